@@ -1,0 +1,124 @@
+//! One run of one cast: the nodes, the director who decides how long it lasts, and what came of it.
+
+use crate::{Control, DiskSpec, Entry, LinkWeather, Recorded, Recording, World};
+use serde::{Deserialize, Serialize};
+use std::{future::Future, path::PathBuf, pin::Pin, rc::Rc};
+
+/// Which implementation of [`World`] plays the cast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// Virtual time on our own discrete-event executor; every fault, and the same history from the same seed.
+    Native,
+    /// tokio, TCP on loopback, real files, one process; no fault can be injected.
+    Real,
+}
+
+/// A process of the cast: what runs when it boots and again after each restart.
+pub type Boot = Rc<dyn Fn(World) -> Pin<Box<dyn Future<Output = ()>>>>;
+
+/// Called with each history entry as it is made, inside the run; it must not block or re-enter the engine.
+pub type Observer = Box<dyn FnMut(&Entry<'_>)>;
+
+/// Conducts the run from outside every node: it sleeps in true time, injects faults through [`Control`],
+/// and its end is the end of the run.
+pub type Director = Box<dyn FnOnce(Control) -> Pin<Box<dyn Future<Output = ()>>>>;
+
+/// One node of a cast.
+pub struct NodeSpec {
+    /// A name for people, such as `ledger` or `agent-3`.
+    pub name: String,
+    /// How many [`World::charge`]s run side by side; at least 1.
+    pub cores: u32,
+    /// How its disk behaves.
+    pub disk: DiskSpec,
+    /// What it runs.
+    pub boot: Boot,
+}
+
+/// What a run is given beside its cast.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Every random draw of the run derives from it.
+    pub seed: u64,
+    /// From this scheduling decision on, ready tasks run first in, first out; `None` keeps the seeded order throughout.
+    pub schedule_cut: Option<u64>,
+    /// How much of the history is kept.
+    pub recording: Recording,
+    /// The weather of every link until a fault changes it.
+    pub weather: LinkWeather,
+    /// What [`World::wall_ns`] reads at the start, in nanoseconds since the Unix epoch (native engine only).
+    pub wall_start_ns: u64,
+    /// Where the `real` engine keeps each node's files, one folder a node; unused by `native`.
+    pub root: Option<PathBuf>,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Played {
+    /// The history: its hash, its end, and all of it if that was asked for.
+    pub history: Recorded,
+    /// How long the run lasted on the engine's own clock, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Counts kept by the engine.
+    pub stats: Stats,
+}
+
+/// Counts kept by an engine over one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Events taken off the queue (native) or frames and timers served (real).
+    pub events: u64,
+    /// Task polls.
+    pub polls: u64,
+    /// Frames handed to [`World::send`].
+    pub frames_sent: u64,
+    /// Frames that reached a node.
+    pub frames_delivered: u64,
+    /// Frames lost to weather, partitions or dead nodes.
+    pub frames_lost: u64,
+    /// Frames lost because a bound was reached: too long, or the link was full.
+    pub frames_overflowed: u64,
+    /// Extra copies delivered.
+    pub frames_repeated: u64,
+    /// Disk operations that took effect.
+    pub disk_operations: u64,
+}
+
+/// The run could not be played.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The real engine could not use the machine.
+    #[error("the real engine cannot {doing}: {source}")]
+    Machine {
+        /// What it was about to do.
+        doing: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The real engine needs a folder for files.
+    #[error("the real engine needs a folder for its files: set Config::root")]
+    NoRoot,
+    /// Every task is asleep for ever and the director is not done: the run can make no progress.
+    #[error("nothing can happen any more at {at_ns} ns, and the director still waits")]
+    Stuck {
+        /// Virtual time of the last event.
+        at_ns: u64,
+    },
+}
+
+/// Plays `cast` on `engine` until the director is done.
+///
+/// Native runs are deterministic: the same binary, config, cast and director give a byte-identical history.
+pub fn play(
+    engine: Engine,
+    config: Config,
+    cast: Vec<NodeSpec>,
+    director: Director,
+    observer: Observer,
+) -> Result<Played, EngineError> {
+    match engine {
+        Engine::Native => crate::native::play(config, cast, director, observer),
+        Engine::Real => crate::real::play(config, cast, director, observer),
+    }
+}
