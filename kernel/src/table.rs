@@ -1,0 +1,1 @@
+//! A typed ordered map that remembers which rows changed since the last checkpoint.
