@@ -1,0 +1,1 @@
+//! Keeps a drawn plan within what the system promises to survive.

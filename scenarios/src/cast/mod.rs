@@ -1,0 +1,91 @@
+//! The processes: the ledger, the agents, the provider, the owner. Async code on [`sim::World`], the same in every engine.
+
+use crate::{scenario::Scenario, workload::WorkList};
+use kernel::{
+    money::MicroUsd,
+    planted::Planted,
+    reserve::Level,
+    store::{Store, StoreError},
+};
+use sim::{Disk, NodeId, NodeSpec};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
+
+/// How the provider misbehaves for now; the director sets it. Rates in parts per million of calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProviderWeather {
+    /// Answered 429, uncharged.
+    pub too_many_ppm: u32,
+    /// Answered 500, uncharged.
+    pub error_ppm: u32,
+    /// Times the usual latency; 0 and 1 are the usual.
+    pub slow_factor: u32,
+    /// Accepted, charged, and the answer lost.
+    pub reply_lost_ppm: u32,
+}
+
+/// What the director and the cast share in one process; the cast reads, the director writes, and agents report that they are done.
+#[derive(Debug, Default)]
+pub struct Stage {
+    /// How the provider misbehaves.
+    pub provider: Cell<ProviderWeather>,
+    /// Orders for the owner, oldest first: caps to set. The owner takes an order off once the ledger has decided it.
+    pub orders: RefCell<std::collections::VecDeque<(Level, MicroUsd)>>,
+    /// Set when agents shall begin no new run.
+    pub closing: Cell<bool>,
+    /// Agents whose list is done (each once, whichever incarnation finished it).
+    pub done: RefCell<std::collections::BTreeSet<NodeId>>,
+    /// Whether the owner has nothing left to resolve or to order.
+    pub owner_idle: Cell<bool>,
+}
+
+/// Opens the ledger's store on its node's disk; called at each boot.
+pub type OpenStore = Arc<dyn Fn(Disk) -> Result<Box<dyn Store>, StoreError> + Send + Sync>;
+
+/// What a cast is made of.
+pub struct Casting {
+    /// The scenario, resolved: its sizes are the run's.
+    pub scenario: Rc<Scenario>,
+    /// What each agent is to do; its length is the number of agents.
+    pub work: Rc<WorkList>,
+    /// The ledger's store.
+    pub open_store: OpenStore,
+    /// The bugs that are on.
+    pub planted: Planted,
+    /// What the director and the cast share.
+    pub stage: Rc<Stage>,
+}
+
+/// Where each process of a cast is found: `ledger` 0, `provider` 1, `owner` 2, `agent-i` 3 + i.
+pub const LEDGER: NodeId = NodeId(0);
+/// The provider's node.
+pub const PROVIDER: NodeId = NodeId(1);
+/// The owner's node.
+pub const OWNER: NodeId = NodeId(2);
+
+/// The node of agent `index`.
+pub const fn agent(index: u32) -> NodeId {
+    NodeId(3 + index)
+}
+
+/// The node that goes by `name`, among `agents` agents.
+pub fn node_named(name: &str, agents: u32) -> Option<NodeId> {
+    match name {
+        "ledger" => Some(LEDGER),
+        "provider" => Some(PROVIDER),
+        "owner" => Some(OWNER),
+        _ => {
+            let index = name.strip_prefix("agent-")?.parse().ok()?;
+            (index < agents).then(|| agent(index))
+        }
+    }
+}
+
+/// The cast's nodes, in the order of their addresses.
+pub fn assemble(casting: Casting) -> Vec<NodeSpec> {
+    let _ = casting;
+    todo!()
+}

@@ -1,0 +1,1 @@
+//! The scenarios that ship with shakedown, and a user's own by path.

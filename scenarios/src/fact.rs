@@ -1,0 +1,130 @@
+//! What the cast tells the omniscient observer: facts, noted in the run's history when they are true.
+
+use kernel::{
+    id::{ClientId, ExecutorId, Fence, ReservationId, RunId, TenantId, UnitId, UserId},
+    lease::Lock,
+    money::{MicroUsd, Usage},
+    run::Ending,
+};
+use serde::{Deserialize, Serialize};
+use sim::World;
+
+/// History kind of [`Fact`]s.
+pub const FACT: u16 = 32;
+
+/// How the provider answered a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answered {
+    /// With a result and its usage.
+    Ok,
+    /// 429: nothing was charged.
+    TooManyRequests,
+    /// 500: nothing was charged.
+    ServerError,
+}
+
+/// One thing that is true from now on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fact {
+    /// An agent acts on a lease it believes it holds.
+    Holds {
+        /// Which lock.
+        lock: Lock,
+        /// As whom.
+        executor: ExecutorId,
+        /// Under which fence.
+        fence: Fence,
+    },
+    /// An agent has stopped acting on a lease: it yielded it, learned that it lost it, or its own clock ran out.
+    LetGo {
+        /// Which lock.
+        lock: Lock,
+        /// As whom.
+        executor: ExecutorId,
+        /// Under which fence.
+        fence: Fence,
+    },
+    /// An agent or the owner acts on a decision of the ledger.
+    ActedOn {
+        /// Its client.
+        client: ClientId,
+        /// Its incarnation.
+        incarnation: u32,
+        /// The request's number.
+        number: u64,
+        /// The decision's sequence.
+        seq: u64,
+    },
+    /// A call leaves an agent.
+    CallSent {
+        /// Whose run.
+        tenant: TenantId,
+        /// Which run.
+        run: RunId,
+        /// Which unit.
+        unit: UnitId,
+        /// Which attempt.
+        attempt: u32,
+        /// Whom it counts against.
+        user: UserId,
+        /// Its reservation and idempotency key.
+        key: ReservationId,
+        /// Under which fence.
+        fence: Fence,
+    },
+    /// An agent stopped waiting for a call: it was answered, or given up for unknown (`None`).
+    CallEnded {
+        /// Its key.
+        key: ReservationId,
+        /// The answer, if any came.
+        answered: Option<Answered>,
+    },
+    /// The provider accepted a call and put it on its invoice.
+    Charged {
+        /// The key it came under.
+        key: ReservationId,
+        /// What it used.
+        usage: Usage,
+        /// What it costs, by the provider's own reckoning.
+        cost: MicroUsd,
+    },
+    /// The provider had charged the key before and gave the first answer again, free.
+    Repeated {
+        /// The key.
+        key: ReservationId,
+    },
+    /// The provider turned a call away, uncharged.
+    TurnedAway {
+        /// The key.
+        key: ReservationId,
+        /// How.
+        answered: Answered,
+    },
+    /// An agent saw a run to its end and knows that the ledger has recorded it.
+    RunOver {
+        /// Whose.
+        tenant: TenantId,
+        /// Which.
+        run: RunId,
+        /// How it ended.
+        ending: Ending,
+        /// From the start of work (or the first arrival) in this incarnation to its end, in nanoseconds of the agent's clock.
+        wall_ns: u64,
+        /// Of that, nanoseconds in which the run did nothing but wait for the ledger: some request or query of it was
+        /// unanswered and none of its calls was on the wire.
+        ledger_wait_ns: u64,
+        /// Calls of it that this incarnation settled.
+        calls: u32,
+        /// Whether this incarnation did all of it, so that `wall_ns` is the whole run's.
+        whole: bool,
+    },
+}
+
+impl Fact {
+    /// Notes the fact in the run's history.
+    pub fn note(&self, world: &World) {
+        let bytes = postcard::to_allocvec(self).expect("facts hold nothing that postcard cannot write");
+        world.note(FACT, &bytes);
+    }
+}

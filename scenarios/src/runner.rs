@@ -1,0 +1,141 @@
+//! One run: a spec becomes a cast, a director carries out its plan and heals, invariants watch, and a report comes out.
+
+use crate::{
+    invariant::Broken,
+    scenario::{Scenario, StoreKind},
+    workload::WorkList,
+};
+use faults::Plan;
+use kernel::planted::Bug;
+use serde::{Deserialize, Serialize};
+use sim::{Engine, Recording, Stats};
+use std::{path::PathBuf, sync::Arc};
+
+/// What came of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Everything held, and everything ended.
+    Pass,
+    /// An invariant was broken.
+    Safety,
+    /// After heal, something did not end within the scenario's bound.
+    Liveness,
+    /// The same spec gave another history.
+    Nondeterminism,
+}
+
+/// Everything that determines a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSpec {
+    /// The scenario, resolved: its sizes, store and caps are the run's.
+    pub scenario: Scenario,
+    /// The seed.
+    pub seed: u64,
+    /// The engine.
+    pub engine: Engine,
+    /// The plan, drawn or given.
+    pub plan: Plan,
+    /// The planted bugs that are on.
+    pub bugs: Vec<Bug>,
+    /// The work, drawn from the seed or read from a trace.
+    pub work: Arc<WorkList>,
+    /// Rows of the trace, if the work was read from one.
+    pub arrivals: Option<u64>,
+    /// From this scheduling decision on, plain first in, first out.
+    pub schedule_cut: Option<u64>,
+    /// How much of the history to keep.
+    pub recording: Recording,
+    /// Where the real engine keeps its files.
+    pub root: Option<PathBuf>,
+}
+
+/// What was counted and measured in a run. Times are virtual in simulation, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Rows of the arrival trace, for a run on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<u64>,
+    /// Calls settled in the ledger.
+    pub calls_served: u64,
+    /// Calls that left agents, re-sends included.
+    pub calls_sent: u64,
+    /// Runs that ended.
+    pub runs_ended: u64,
+    /// Of those, complete.
+    pub runs_complete: u64,
+    /// Median wall of a run done by one incarnation from beginning to end; `None` without any.
+    pub run_wall_p50_ns: Option<u64>,
+    /// 99th percentile of the same.
+    pub run_wall_p99_ns: Option<u64>,
+    /// Calls settled per second of the time from the start to the last settlement, times a thousand.
+    pub calls_per_1000_s: u64,
+    /// Share of the runs' wall spent doing nothing but waiting for the ledger, in parts per million.
+    pub ledger_wait_ppm: u64,
+    /// Reservations admitted.
+    pub reserves_admitted: u64,
+    /// Reservations refused over a cap.
+    pub reserves_over_cap: u64,
+    /// Reservations that had to wait for a slot.
+    pub reserves_waited: u64,
+    /// Reservations open at rest.
+    pub reservations_open: u64,
+    /// Admitted reserves that passed a cap in force, by the model's reckoning.
+    pub overspends: u64,
+    /// Settled, in micro-USD.
+    pub settled_micro_usd: u64,
+    /// On the provider's invoice, in micro-USD.
+    pub invoice_micro_usd: u64,
+    /// Calls the provider charged.
+    pub calls_charged: u64,
+    /// Calls the provider answered again, free.
+    pub calls_repeated: u64,
+    /// Leases granted above the first of each lock.
+    pub lease_takeovers: u64,
+    /// Writes refused to deposed or other executors.
+    pub writes_refused: u64,
+    /// Records in the log.
+    pub ledger_records: u64,
+    /// Commits that wrote a frame.
+    pub ledger_commits: u64,
+    /// Kills and power cuts that struck a node that was up.
+    pub kills: u64,
+    /// Times the ledger was opened.
+    pub ledger_opens: u64,
+}
+
+/// A run's report: its verdict, and what it was and gave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunReport {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The seed.
+    pub seed: u64,
+    /// Agents.
+    pub agents: u32,
+    /// The engine.
+    pub engine: Engine,
+    /// The store.
+    pub store: StoreKind,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What was broken, or what did not end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broken: Option<Broken>,
+    /// blake3 of the history, in hexadecimal.
+    pub history_hash: String,
+    /// Events the engine served.
+    pub events: u64,
+    /// How long the run lasted on the engine's clock.
+    pub virtual_ns: u64,
+    /// How long it took on this machine.
+    pub wall_ns: u64,
+    /// Counts and measures.
+    pub figures: Figures,
+    /// The engine's counts.
+    pub stats: Stats,
+    /// Planted bugs that would have made a difference, and how often.
+    pub reached: Vec<(String, u64)>,
+    /// How many faults the plan held.
+    pub faults: u64,
+}

@@ -1,0 +1,44 @@
+//! What each agent is to do, as an explicit list: drawn from a seed, or read from an arrival trace.
+
+use kernel::{
+    id::{RunId, UnitId, UserId},
+    money::Usage,
+};
+use serde::{Deserialize, Serialize};
+
+/// One paid call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unit {
+    /// Its name within the run.
+    pub unit: UnitId,
+    /// Units of a stage run side by side, up to eight at once; a stage begins when the one before is over.
+    pub stage: u32,
+    /// What it will use: the provider's answer is drawn from it, and latency and cost follow from it.
+    pub usage: Usage,
+    /// The most it can use: what the reservation is made for.
+    pub most: Usage,
+    /// When it is due, in nanoseconds from the run of the world's start; 0 for as soon as its stage begins.
+    pub due_ns: u64,
+}
+
+/// One run on an agent's list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// The run.
+    pub run: RunId,
+    /// Whom it counts against.
+    pub user: UserId,
+    /// Its calls, by stage.
+    pub units: Vec<Unit>,
+    /// Whether this agent only stands by for it: it waits for the run's lease and finishes what its holder left.
+    pub stands_by: bool,
+}
+
+/// What every agent is to do: one list an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkList {
+    /// The agents' lists.
+    pub agents: Vec<Vec<Item>>,
+    /// Whether items begin when their first unit is due and may overlap, rather than one after the other.
+    pub open_loop: bool,
+}
