@@ -1,5 +1,9 @@
 //! A directory of files, enough for a database's storage port; simulated or real.
 
+mod simulated;
+
+pub(crate) use simulated::{Felled, Offloaded, SimDisk};
+
 use serde::{Deserialize, Serialize};
 use std::io;
 
