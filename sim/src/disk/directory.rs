@@ -182,6 +182,11 @@ impl Directory {
         self.orphaned = self.files.len() > named.len();
     }
 
+    #[cfg(test)]
+    pub(super) fn files(&self) -> usize {
+        self.files.len()
+    }
+
     fn pages(&self, file: u64) -> io::Result<&Pages> {
         self.files.get(&file).map(|entry| &entry.pages).ok_or_else(stale)
     }

@@ -172,6 +172,12 @@ impl SimDisk {
         self.lock().operations
     }
 
+    /// Files that are kept, named or not.
+    #[cfg(test)]
+    pub(super) fn files(&self) -> usize {
+        self.lock().directory.files()
+    }
+
     pub(super) fn open(&self, name: &str, how: Open) -> io::Result<File> {
         let id = self.operate(how.cost(), |directory| directory.open(name, how))?;
         Ok(File { handle: OpenFile::Simulated(SimFile { disk: self.clone(), id }) })
