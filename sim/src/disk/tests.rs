@@ -307,7 +307,7 @@ fn offloads() -> impl Strategy<Value = Vec<(u64, Vec<Op>)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn crashes_leave_what_the_model_allows(
@@ -370,12 +370,16 @@ fn offload(disk: &SimDisk, now_ns: u64, work: impl FnOnce(&Disk)) -> u64 {
     disk.end_offload().finish_ns
 }
 
-/// What is left of `work` after a power cut, over many draws.
+/// What is left of `work` after a power cut at its end, over many draws.
 fn leavings(work: impl Fn(&Disk)) -> BTreeSet<BTreeMap<String, Vec<u8>>> {
+    leavings_before_the_end(0, work)
+}
+
+fn leavings_before_the_end(short_ns: u64, work: impl Fn(&Disk)) -> BTreeSet<BTreeMap<String, Vec<u8>>> {
     let left = |seed| {
         let disk = SimDisk::new(SPEC);
         let end_ns = offload(&disk, 0, &work);
-        disk.power_cut(end_ns, &mut Stream::keyed(seed, &[7]));
+        disk.power_cut(end_ns - short_ns, &mut Stream::keyed(seed, &[7]));
         contents(&disk.image())
     };
     (0..200).map(left).collect()
@@ -465,23 +469,38 @@ fn a_power_cut_tears_pages_at_sectors_and_also_keeps_them_whole() {
 }
 
 #[test]
-fn a_kill_in_the_middle_of_a_sync_makes_nothing_durable() {
-    let lost = |seed, short_ns| {
-        let disk = SimDisk::new(SPEC);
-        let made_ns = offload(&disk, 0, |disk| {
-            disk.open("a", Open::New).unwrap();
+fn a_sync_cut_short_is_as_if_it_had_not_begun() {
+    let unsynced = |disk: &Disk| {
+        let file = write_new(disk, "a", &[1; 1024]);
+        disk.rename("a", "b").unwrap();
+        file
+    };
+    let neither = leavings(|disk| drop(unsynced(disk)));
+    assert!(neither.len() > 4);
+    let cut_short = [
+        leavings_before_the_end(1, |disk| unsynced(disk).sync().unwrap()),
+        leavings_before_the_end(1, |disk| {
+            unsynced(disk);
             disk.sync_dir().unwrap();
-        });
-        let synced_ns = offload(&disk, made_ns, |disk| {
-            let file = disk.open("a", Open::Existing).unwrap();
-            file.write_at(0, b"new").unwrap();
+        }),
+    ];
+    assert_eq!(cut_short, [neither.clone(), neither]);
+}
+
+#[test]
+fn a_sync_repeated_after_a_kill_cut_it_short_makes_all_durable() {
+    for seed in 0..40 {
+        let disk = SimDisk::new(SPEC);
+        let end_ns = offload(&disk, 0, |disk| {
+            let file = write_new(disk, "a", b"new");
+            disk.sync_dir().unwrap();
             file.sync().unwrap();
         });
-        disk.power_cut(synced_ns - short_ns, &mut Stream::keyed(seed, &[]));
-        contents(&disk.image()) != left(&[("a", b"new")])
-    };
-    assert_eq!((0..40).filter(|seed| lost(*seed, 0)).count(), 0);
-    assert!((0..40).filter(|seed| lost(*seed, 1)).count() > 0);
+        disk.kill(end_ns - 1);
+        let end_ns = offload(&disk, end_ns, |disk| disk.open("a", Open::Existing).unwrap().sync().unwrap());
+        disk.power_cut(end_ns, &mut Stream::keyed(seed, &[]));
+        assert_eq!(contents(&disk.image()), left(&[("a", b"new")]));
+    }
 }
 
 #[test]
