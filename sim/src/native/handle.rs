@@ -8,7 +8,7 @@ use super::{
     heap::What,
     timer::{Due, Timer},
 };
-use crate::{Cancelled, Datagram, Disk, NodeId, Stream, Time, disk::Felled, random::domain};
+use crate::{Cancelled, Datagram, Disk, NodeId, Stream, Time, disk::Felled, history::assert_free_kind, random::domain};
 use std::{
     cell::Cell,
     future::{Future, pending, poll_fn},
@@ -25,9 +25,6 @@ pub(crate) struct Handle {
     node: NodeId,
     incarnation: u32,
 }
-
-/// The first kind of history entry that nodes and directors may make; lower ones are the engine's.
-const FIRST_FREE_KIND: u16 = 16;
 
 impl Handle {
     pub(super) fn new(core: Rc<Core>, node: NodeId, incarnation: u32) -> Handle {
@@ -174,10 +171,6 @@ impl Handle {
     fn index(&self) -> usize {
         self.node.0 as usize
     }
-}
-
-pub(super) fn assert_free_kind(kind: u16) {
-    assert!(kind >= FIRST_FREE_KIND, "history kind {kind} is the engine's own; use {FIRST_FREE_KIND} or more");
 }
 
 /// What a [`Task`](crate::Task) holds.
