@@ -1,7 +1,7 @@
 //! What a [`World`] and a [`Task`](crate::Task) hold in this engine.
 //!
 //! A handle outlives its node's incarnation when something keeps it, such as a destructor that runs in a kill. It is
-//! mute then: what it sends, notes or starts is dropped, and what it waits for does not come.
+//! mute then: what it sends, notes or starts is dropped, and no frame, compute or offload comes to it.
 
 use super::{
     executor::{Core, Role, State, Work},
@@ -57,8 +57,14 @@ impl Handle {
         if ns == 0 {
             return;
         }
-        let done_ns = self.core.state.borrow_mut().nodes[self.index()].compute(self.core.now_ns(), ns);
-        Timer::new(&self.core, Due::True(done_ns)).await;
+        let done_ns = {
+            let state = &mut *self.core.state.borrow_mut();
+            self.is_live(state).then(|| state.nodes[self.index()].compute(self.core.now_ns(), ns))
+        };
+        match done_ns {
+            Some(done_ns) => Timer::new(&self.core, Due::True(done_ns)).await,
+            None => pending().await,
+        }
     }
 
     pub(crate) fn send(&self, to: NodeId, frame: Vec<u8>) {
