@@ -1,18 +1,30 @@
-//! The native engine.
+//! The native engine: a single-threaded discrete-event executor in virtual time, with every fault.
+//!
+//! - `executor`: the loop, tasks and timers; `ready`: the order among ready tasks; `heap`: the event queue;
+//! - `node`, `clock`, `network`: what a node is made of; `handle`, `control`: what its code and the director hold;
+//! - `slab`, `waker`: keys that die with what they name, and the only unsafe code of the workspace.
+//!
+//! Virtual time is true time: the oscillators of nodes derive from it. A run that panics is not torn down: what is
+//! left of it leaks, because dropping futures in the middle of a panic could abort the process.
 
-#![allow(unused_variables, clippy::todo)]
+mod clock;
+mod control;
+mod executor;
+mod handle;
+mod heap;
+mod network;
+mod node;
+mod ready;
+mod slab;
+mod timer;
+mod waker;
 
-use crate::{
-    Cancelled, Config, Datagram, Director, Disk, EngineError, LinkWeather, NodeId, NodeSpec, Observer, Played, Reach,
-    Stream, Time, Unsupported,
-};
-use std::{
-    future::Future,
-    marker::PhantomData,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+pub(crate) use control::NativeControl;
+pub(crate) use handle::{Handle, NativeTask};
+
+use crate::{Config, Control, Director, EngineError, NodeId, NodeSpec, Observer, Played, history::Log};
+use executor::{Core, Role, State};
+use std::rc::Rc;
 
 pub(crate) fn play(
     config: Config,
@@ -20,171 +32,19 @@ pub(crate) fn play(
     director: Director,
     observer: Observer,
 ) -> Result<Played, EngineError> {
-    todo!()
-}
-
-/// What a [`World`](crate::World) holds: one incarnation of one node.
-#[derive(Clone)]
-pub(crate) struct Handle {}
-
-/// What a [`Control`](crate::Control) holds.
-#[derive(Clone)]
-pub(crate) struct NativeControl {}
-
-/// What a [`Task`](crate::Task) holds.
-pub(crate) struct NativeTask<T> {
-    _stub: PhantomData<fn() -> T>,
-}
-
-impl<T> NativeTask<T> {
-    pub(crate) fn cancel(&self) {
-        todo!()
+    let installed = waker::install();
+    let cast_size = u32::try_from(cast.len()).expect("fewer than 2^32 nodes");
+    let nodes = cast.into_iter().map(|spec| node::Node::new(spec, config.wall_start_ns)).collect();
+    let network = network::Network::new(config.seed, cast_size, config.weather);
+    let ready = ready::Ready::new(config.seed, config.schedule_cut);
+    let state = State::new(nodes, network, ready, installed.first_generation());
+    let core = Rc::new(Core::new(config.seed, state, Log::new(config.recording), observer));
+    for node in 0..cast_size {
+        core.bring_up(node, 0);
     }
-}
-
-impl<T> Future for NativeTask<T> {
-    type Output = Result<T, Cancelled>;
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        todo!()
-    }
-}
-
-impl Handle {
-    pub(crate) fn node(&self) -> NodeId {
-        todo!()
-    }
-
-    pub(crate) fn incarnation(&self) -> u32 {
-        todo!()
-    }
-
-    pub(crate) fn now(&self) -> Time {
-        todo!()
-    }
-
-    pub(crate) fn wall_ns(&self) -> u64 {
-        todo!()
-    }
-
-    pub(crate) async fn sleep(&self, by: Duration) {
-        todo!()
-    }
-
-    pub(crate) async fn charge(&self, ns: u64) {
-        todo!()
-    }
-
-    pub(crate) fn send(&self, to: NodeId, frame: Vec<u8>) {
-        todo!()
-    }
-
-    pub(crate) async fn recv(&self) -> Datagram {
-        todo!()
-    }
-
-    pub(crate) fn disk(&self) -> Disk {
-        todo!()
-    }
-
-    pub(crate) async fn offload<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        todo!()
-    }
-
-    pub(crate) fn spawn<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> NativeTask<T> {
-        todo!()
-    }
-
-    pub(crate) fn spawn_cancellable<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> NativeTask<T> {
-        todo!()
-    }
-
-    pub(crate) fn random(&self) -> u64 {
-        todo!()
-    }
-
-    pub(crate) fn stream(&self, label: u64) -> Stream {
-        todo!()
-    }
-
-    pub(crate) fn note(&self, kind: u16, data: &[u8]) {
-        todo!()
-    }
-}
-
-impl NativeControl {
-    pub(crate) fn now(&self) -> Time {
-        todo!()
-    }
-
-    pub(crate) async fn sleep(&self, by: Duration) {
-        todo!()
-    }
-
-    pub(crate) fn kill(&self, node: NodeId) -> Result<(), Unsupported> {
-        todo!()
-    }
-
-    pub(crate) fn power_cut(&self, node: NodeId) -> Result<(), Unsupported> {
-        todo!()
-    }
-
-    pub(crate) fn fell_at_disk_operation(&self, node: NodeId, nth: u64, power_cut: bool) -> Result<(), Unsupported> {
-        todo!()
-    }
-
-    pub(crate) fn restart(&self, node: NodeId) -> Result<(), Unsupported> {
-        todo!()
-    }
-
-    pub(crate) fn is_up(&self, node: NodeId) -> bool {
-        todo!()
-    }
-
-    pub(crate) fn pause(&self, node: NodeId) -> Result<(), Unsupported> {
-        todo!()
-    }
-
-    pub(crate) fn resume(&self, node: NodeId) -> Result<(), Unsupported> {
-        todo!()
-    }
-
-    pub(crate) fn step_wall(&self, node: NodeId, by_ns: i64) -> Result<(), Unsupported> {
-        todo!()
-    }
-
-    pub(crate) fn set_drift(&self, node: NodeId, rate_ppm: u32) -> Result<(), Unsupported> {
-        todo!()
-    }
-
-    pub(crate) fn set_weather(&self, reach: &Reach, weather: LinkWeather) -> Result<(), Unsupported> {
-        todo!()
-    }
-
-    pub(crate) fn partition(&self, reach: &Reach) -> Result<(), Unsupported> {
-        todo!()
-    }
-
-    pub(crate) fn mend(&self, reach: &Reach) -> Result<(), Unsupported> {
-        todo!()
-    }
-
-    pub(crate) fn cancel(&self, node: NodeId, nth: u64) -> Result<(), Unsupported> {
-        todo!()
-    }
-
-    pub(crate) fn heal(&self) -> Result<(), Unsupported> {
-        todo!()
-    }
-
-    pub(crate) fn disk_image(&self, node: NodeId) -> Disk {
-        todo!()
-    }
-
-    pub(crate) fn disk_operations(&self, node: NodeId) -> u64 {
-        todo!()
-    }
-
-    pub(crate) fn note(&self, kind: u16, data: &[u8]) {
-        todo!()
-    }
+    let conducting = director(Control::native(NativeControl::new(core.clone())));
+    core.start(NodeId::DIRECTOR, Role::Director, conducting);
+    let ran = core.run();
+    let (history, stats) = core.close();
+    ran.map(|()| Played { history, elapsed_ns: core.now_ns(), stats })
 }
