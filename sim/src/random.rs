@@ -8,7 +8,7 @@ use rand_chacha::{
     rand_core::{RngCore, SeedableRng},
 };
 
-/// What blake3 is keyed with in spirit: it sets these streams apart from any other use of the same seed.
+/// Hashed ahead of every path: it sets these streams apart from whatever else is hashed from the same seed.
 const CONTEXT: &[u8] = b"shakedown stream v1";
 
 /// The first word of the paths that the engines key their own streams by.

@@ -173,7 +173,8 @@ impl Core {
     /// Polls a task once; its role if that was its end.
     #[inline]
     fn poll(&self, task: u64) -> Option<Role> {
-        let (mut work, node, role) = match self.state.borrow_mut().begin_poll(task) {
+        let turn = self.state.borrow_mut().begin_poll(task);
+        let (mut work, node, role) = match turn {
             Turn::Poll { work, node, role } => (work, node, role),
             Turn::Cancel(slot) => {
                 drop(slot);
