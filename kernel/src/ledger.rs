@@ -200,6 +200,12 @@ impl<S: Store> Ledger<S> {
         self.store
     }
 
+    /// The last frame as stored, `None` of an empty log: the one frame that may be durable and never announced.
+    pub fn last_frame(&mut self) -> Result<Option<Vec<u8>>, LedgerError> {
+        let Some(last_seq) = self.head().0.checked_sub(1) else { return Ok(None) };
+        Ok(self.store.log(last_seq)?.pop().map(|frame| frame.bytes))
+    }
+
     /// Decides one request and records its decision.
     fn answer(&mut self, submitted: &Submitted, now_ns: u64, time: LedgerTime, work: &mut Work) -> Reply {
         let request = &submitted.request;

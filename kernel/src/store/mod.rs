@@ -2,6 +2,7 @@
 //! owns its thread, and async stays at the edges.
 
 pub mod memory;
+pub mod redb;
 
 use serde::{Deserialize, Serialize};
 
