@@ -12,7 +12,7 @@ use kernel::{
     request::{Answer, Decision, FromLedger, Query, Reply, Request, ToLedger},
 };
 use sim::{Boot, LinkWeather, World};
-use stage::{Script, Shown, now, script, stage};
+use stage::{client, now, stage};
 use std::{
     cell::RefCell,
     future::{Future, poll_fn},
@@ -59,10 +59,10 @@ fn decided(seq: u64) -> Option<Reply> {
     Some(Reply::Decided(Decision { seq, outcome: Ok(Vec::new()) }))
 }
 
-fn plays(answer: impl Fn(usize, &Request) -> Option<Reply> + 'static, script: Script) -> (Vec<(u64, Request)>, Shown) {
+fn plays(answer: impl Fn(usize, &Request) -> Option<Reply> + 'static, client: Boot) -> Vec<(u64, Request)> {
     let heard = Heard::default();
-    let shown = stage(1, LinkWeather::CALM, scripted(heard.clone(), answer), vec![script], async |_| {});
-    (heard.take(), shown)
+    stage(1, LinkWeather::CALM, scripted(heard.clone(), answer), vec![client], async |_| {});
+    heard.take()
 }
 
 fn waiting() -> Option<Reply> {
@@ -71,12 +71,11 @@ fn waiting() -> Option<Reply> {
 
 #[test]
 fn an_unanswered_request_is_repeated_less_and_less_often_under_one_number() {
-    let asks = script(async |_, client| {
+    let asks = client(async |_, client| {
         let decision = client.ask(now(house::TENANT, None), vec![house::spawn(house::RUN)]).await.unwrap();
         assert_eq!(decision.seq, 9);
     });
-    let (heard, _) =
-        plays(|nth, _| if nth < 9 { [None, Some(Reply::Busy)][nth % 2].clone() } else { decided(9) }, asks);
+    let heard = plays(|nth, _| if nth < 9 { [None, Some(Reply::Busy)][nth % 2].clone() } else { decided(9) }, asks);
     let gaps: Vec<u64> = heard.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
     for (gap, longest) in gaps.iter().zip([20, 40, 80, 160, 320, 320, 320, 320, 320]) {
         assert!((longest * 3 / 4 - 1..=longest + 1).contains(gap), "{gaps:?} ms");
@@ -88,11 +87,11 @@ fn an_unanswered_request_is_repeated_less_and_less_often_under_one_number() {
 #[test]
 fn a_parked_request_is_asked_again_slowly_and_for_what_is_left_of_its_term() {
     for (wait, longest) in [(8_000, 2_000), (100_000, 5_000), (40, 20)] {
-        let asks = script(async move |_, client| {
+        let asks = client(async move |_, client| {
             let how = Asking { wait: MS * wait, ..now(house::TENANT, None) };
             client.ask(how, vec![house::acquire(house::LOCK, 1, 5)]).await.unwrap();
         });
-        let (heard, _) = plays(|nth, _| if nth < 3 { waiting() } else { decided(1) }, asks);
+        let heard = plays(|nth, _| if nth < 3 { waiting() } else { decided(1) }, asks);
         for pair in heard.windows(2) {
             let gap = pair[1].0 - pair[0].0;
             assert!((longest * 3 / 4 - 1..=longest + 1).contains(&gap), "{gap} ms of a wait of {wait} ms");
@@ -106,7 +105,7 @@ fn a_parked_request_is_asked_again_slowly_and_for_what_is_left_of_its_term() {
 
 #[test]
 fn what_is_given_up_is_acknowledged_like_what_is_answered() {
-    let asks = script(async |world, client| {
+    let asks = client(async |world, client| {
         let ask = |patience| {
             let how = Asking { patience, ..now(house::TENANT, None) };
             client.ask(how, vec![house::spawn(house::RUN)])
@@ -124,7 +123,7 @@ fn what_is_given_up_is_acknowledged_like_what_is_answered() {
         late.await.unwrap();
         ask(None).await.unwrap(); // 5
     });
-    let (heard, _) = plays(|nth, request| if request.number > 2 && nth != 2 { decided(1) } else { None }, asks);
+    let heard = plays(|nth, request| if request.number > 2 && nth != 2 { decided(1) } else { None }, asks);
     let mut first: Vec<(u64, u64)> = Vec::new();
     for (_, request) in &heard {
         if first.iter().all(|(number, _)| *number != request.number) {
@@ -136,7 +135,7 @@ fn what_is_given_up_is_acknowledged_like_what_is_answered() {
 
 #[test]
 fn only_its_own_answers_are_believed() {
-    let asks = script(async |world, client| {
+    let asks = client(async |world, client| {
         let reply = |client, incarnation, number, seq| {
             let reply = decided(seq).unwrap();
             postcard::to_stdvec(&FromLedger::Reply { client, incarnation, number, reply }).unwrap()
@@ -157,7 +156,7 @@ fn only_its_own_answers_are_believed() {
 
 #[test]
 fn a_newer_incarnation_ends_the_older_ones_asking() {
-    let asks = script(async |_, client| {
+    let asks = client(async |_, client| {
         let stale = client.ask(now(house::TENANT, None), vec![house::spawn(house::RUN)]).await;
         assert_eq!(stale, Err(ClientError::Stale { newest: 3 }));
     });
@@ -166,7 +165,7 @@ fn a_newer_incarnation_ends_the_older_ones_asking() {
 
 #[test]
 fn time_waited_is_the_union_of_what_is_outstanding() {
-    let asks = script(async |world, client| {
+    let asks = client(async |world, client| {
         let begun = world.now();
         let give_up = async |after: Duration| {
             let how = Asking { patience: Some(after), ..now(house::TENANT, None) };

@@ -6,7 +6,7 @@ use kernel::{
     id::{ClientId, TenantId},
     lease::Authority,
     planted::Planted,
-    serve::{ANNOUNCEMENT, Announcement, Settings, serve},
+    serve::{ANNOUNCEMENT, Announcement, GARBAGE, Settings, serve},
     store::{Store, StoreError},
 };
 use sim::{Boot, Config, Control, DiskSpec, Engine, LinkWeather, NodeId, NodeSpec, Played, Recording, World, play};
@@ -31,13 +31,17 @@ pub const FOUL: LinkWeather = LinkWeather {
 
 pub type Work = Pin<Box<dyn Future<Output = ()>>>;
 
-/// What a client does; its end is the client's end.
-pub type Script = Box<dyn Fn(World, Client) -> Work>;
-
-pub fn script(work: impl AsyncFn(World, Client) + 'static) -> Script {
+/// A client's node that does `work`; its end is the node's end.
+pub fn client(work: impl AsyncFn(World, Client) + 'static) -> Boot {
     let work = Rc::new(work);
-    Box::new(move |world, client| {
-        let work = work.clone();
+    Rc::new(move |world: World| {
+        let client = Client::new(world.clone(), LEDGER, ClientId(u64::from(world.node().0)), RETRY);
+        let (receiving, delivering, work) = (world.clone(), client.clone(), work.clone());
+        drop(world.spawn(async move {
+            loop {
+                delivering.deliver(&receiving.recv().await.frame);
+            }
+        }));
         Box::pin(async move { work(world, client).await })
     })
 }
@@ -68,6 +72,8 @@ where
 pub struct Shown {
     /// What the server announced, and when.
     pub announced: Vec<(u64, Announcement)>,
+    /// How many frames the server dropped as garbage.
+    pub garbage: usize,
     pub played: Played,
 }
 
@@ -76,12 +82,12 @@ pub fn stage(
     seed: u64,
     weather: LinkWeather,
     ledger: Boot,
-    scripts: Vec<Script>,
+    clients: Vec<Boot>,
     director: impl AsyncFnOnce(&Control) + 'static,
 ) -> Shown {
     let node = |name: &str, boot| NodeSpec { name: name.to_owned(), cores: 1, disk: DiskSpec::FLASH, boot };
     let mut cast = vec![node("ledger", ledger)];
-    cast.extend(scripts.into_iter().map(|script| node("client", client(script))));
+    cast.extend(clients.into_iter().map(|boot| node("client", boot)));
     let clients = 1..cast.len() as u32;
     let conducted = async move |control: Control| {
         director(&control).await;
@@ -90,8 +96,8 @@ pub fn stage(
             assert!(control.now().as_nanos() < 3_600_000_000_000, "a client was not done after an hour");
         }
     };
-    let announced = Rc::new(RefCell::new(Vec::new()));
-    let heard = announced.clone();
+    let shown = Rc::new(RefCell::new((Vec::new(), 0)));
+    let seen = shown.clone();
     let config = Config {
         seed,
         schedule_cut: None,
@@ -101,26 +107,17 @@ pub fn stage(
         root: None,
     };
     let observer = Box::new(move |entry: &sim::Entry<'_>| {
-        if entry.kind == ANNOUNCEMENT {
-            heard.borrow_mut().push((entry.time_ns, postcard::from_bytes(entry.data).unwrap()));
+        let (announced, garbage) = &mut *seen.borrow_mut();
+        match entry.kind {
+            ANNOUNCEMENT => announced.push((entry.time_ns, postcard::from_bytes(entry.data).unwrap())),
+            GARBAGE => *garbage += 1,
+            _ => {}
         }
     });
     let director = Box::new(|control| Box::pin(conducted(control)) as Work);
     let played = play(Engine::Native, config, cast, director, observer).unwrap();
-    Shown { announced: announced.take(), played }
-}
-
-fn client(script: Script) -> Boot {
-    Rc::new(move |world: World| {
-        let client = Client::new(world.clone(), LEDGER, ClientId(u64::from(world.node().0)), RETRY);
-        let (receiving, delivering) = (world.clone(), client.clone());
-        drop(world.spawn(async move {
-            loop {
-                delivering.deliver(&receiving.recv().await.frame);
-            }
-        }));
-        script(world, client)
-    })
+    let (announced, garbage) = shown.take();
+    Shown { announced, garbage, played }
 }
 
 /// For ever, and at once or not at all.
