@@ -3,4 +3,8 @@
 #[path = "../playing/mod.rs"]
 mod playing;
 
+mod contention;
 mod fleet;
+mod storms;
+mod takeover;
+mod trace;
