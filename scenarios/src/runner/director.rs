@@ -44,8 +44,8 @@ pub(super) enum Course {
 /// What the observer tells the director.
 #[derive(Debug, Default)]
 pub(super) struct News {
-    /// The first invariant that broke.
-    pub broken: RefCell<Option<Broken>>,
+    /// Whether an invariant broke.
+    pub broken: Cell<bool>,
     /// Nodes that went down since the director last looked.
     pub down: RefCell<VecDeque<NodeId>>,
     /// Set once the run is at rest: what goes down from then on was not a fault.
@@ -167,7 +167,7 @@ impl Director {
             let now = self.control.now();
             self.take_steps(now);
             self.take_news();
-            if self.news.broken.borrow().is_some() {
+            if self.news.broken.get() {
                 return Some(Course::Stopped);
             }
             let nothing_left = self.script.is_empty() && self.operations.is_empty();
@@ -201,7 +201,7 @@ impl Director {
             let now = self.control.now();
             self.take_steps(now);
             self.take_news();
-            if self.news.broken.borrow().is_some() {
+            if self.news.broken.get() {
                 return Course::Stopped;
             }
             if self.everyone_is_done() {

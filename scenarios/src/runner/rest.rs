@@ -8,7 +8,7 @@ use kernel::{
     planted::{Bug, Planted},
     prove,
     record::{Frame, Hash, Record},
-    store::{MemoryStore, RedbStore, Store, StoreError},
+    store::{Store, StoreError, memory::MemoryStore, redb::RedbStore},
 };
 use sim::{Control, Disk, Engine};
 use std::sync::Arc;

@@ -1,10 +1,7 @@
 //! What was counted and measured in a run: a fold over what the observer saw.
 
 use super::Figures;
-use crate::{
-    fact::Fact,
-    invariant::{Moment, Saw},
-};
+use crate::{fact::Fact, invariant::Sight};
 use hdrhistogram::Histogram;
 use kernel::{
     effect,
@@ -51,11 +48,11 @@ impl Tally {
         self.figures.kills += 1;
     }
 
-    pub(super) fn at(&mut self, moment: &Moment<'_>) {
-        match moment.saw {
-            Saw::Up | Saw::Down => {}
-            Saw::Ledger(announcement, records) => self.announced(announcement, records, moment.time_ns),
-            Saw::Fact(fact) => self.fact(fact),
+    pub(super) fn at(&mut self, time_ns: u64, sight: &Sight) {
+        match sight {
+            Sight::Up | Sight::Down | Sight::Other => {}
+            Sight::Ledger(announcement, records) => self.announced(announcement, records, time_ns),
+            Sight::Fact(fact) => self.fact(fact),
         }
     }
 
