@@ -8,4 +8,4 @@ pub mod plan;
 pub mod swarm;
 
 pub use plan::{At, Fault, Plan, PlanError, Planned, Target};
-pub use swarm::{Kind, Swarm};
+pub use swarm::{Drawn, Family, Ground, Kind, Swarm};

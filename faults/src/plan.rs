@@ -1,10 +1,23 @@
 //! A plan is a list of faults, each with when, where and for how long.
 
+use crate::swarm::{Family, Kind};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of the plan format this code reads and writes.
 pub const FORMAT: u32 = 1;
+
+/// The latest a fault may begin, and the longest it may last.
+pub const LONGEST: Duration = Duration::from_secs(1_000 * 3_600);
+
+/// The most faults in a plan.
+pub const MOST_FAULTS: usize = 10_000;
+
+/// The names of the levels at which spend is capped, lowest first.
+pub const LEVELS: [&str; 4] = ["unit", "run", "user-day", "ledger-day"];
+
+/// Of a million: everything.
+const MILLION: u32 = 1_000_000;
 
 /// When a fault begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,7 +150,7 @@ pub struct Plan {
 }
 
 /// A plan cannot be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// Not a plan.
     #[error("not a plan: {why}")]
@@ -159,4 +172,169 @@ pub enum PlanError {
         /// What is wrong and what would be right.
         why: String,
     },
+}
+
+impl Fault {
+    /// Its kind.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Fault::Loss { .. } => Kind::Loss,
+            Fault::Repeat { .. } => Kind::Repeat,
+            Fault::Reorder { .. } => Kind::Reorder,
+            Fault::DelaySpike { .. } => Kind::DelaySpike,
+            Fault::Partition => Kind::Partition,
+            Fault::PartitionOneWay => Kind::PartitionOneWay,
+            Fault::Kill => Kind::Kill,
+            Fault::PowerCut => Kind::PowerCut,
+            Fault::Pause => Kind::Pause,
+            Fault::ClockStep { .. } => Kind::ClockStep,
+            Fault::ClockDrift { .. } => Kind::ClockDrift,
+            Fault::CapLowered { .. } => Kind::CapLowered,
+            Fault::TooManyRequests { .. } => Kind::TooManyRequests,
+            Fault::ServerError { .. } => Kind::ServerError,
+            Fault::Slow { .. } => Kind::Slow,
+            Fault::ReplyLost { .. } => Kind::ReplyLost,
+            Fault::Cancel { .. } => Kind::Cancel,
+        }
+    }
+}
+
+impl Plan {
+    /// A plan in which nothing goes wrong.
+    pub const fn none() -> Plan {
+        Plan { format: FORMAT, faults: Vec::new() }
+    }
+
+    /// Reads a plan from TOML and checks every value of it.
+    pub fn from_toml(text: &str) -> Result<Plan, PlanError> {
+        /// What is read first, so that a newer format is named as such and not as an unknown field.
+        #[derive(Deserialize)]
+        struct Head {
+            format: i64,
+        }
+        let unreadable =
+            |error: toml::de::Error| PlanError::Unreadable { why: error.to_string().trim_end().to_owned() };
+        let head: Head = toml::from_str(text).map_err(unreadable)?;
+        if head.format != i64::from(FORMAT) {
+            return Err(PlanError::Format { found: u32::try_from(head.format).unwrap_or(u32::MAX) });
+        }
+        let plan: Plan = toml::from_str(text).map_err(unreadable)?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// The plan as TOML, which [`Plan::from_toml`] reads back equal.
+    ///
+    /// # Panics
+    /// If a number is above what TOML can write (2^63 - 1), which [`Plan::check`] refuses.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("a checked plan holds nothing that TOML cannot write")
+    }
+
+    /// Whether every value makes sense by itself; whether its nodes are in a cast is for the cast to say.
+    pub fn check(&self) -> Result<(), PlanError> {
+        if self.format != FORMAT {
+            return Err(PlanError::Format { found: self.format });
+        }
+        if self.faults.len() > MOST_FAULTS {
+            let why = format!("a plan holds at most {MOST_FAULTS} faults and this one has {}", self.faults.len());
+            return Err(PlanError::Senseless { index: MOST_FAULTS + 1, why });
+        }
+        for (index, planned) in self.faults.iter().enumerate() {
+            planned.check().map_err(|why| PlanError::Senseless { index: index + 1, why })?;
+        }
+        Ok(())
+    }
+}
+
+impl Planned {
+    /// What is wrong with it and what would be right.
+    fn check(&self) -> Result<(), String> {
+        let kind = self.fault.kind();
+        match self.at {
+            At::Time(at) if at > LONGEST => return Err("`at` is at most 1000h".to_owned()),
+            At::Operation(_) if !matches!(kind, Kind::Kill | Kind::PowerCut) => {
+                return Err(format!("{kind} begins at a time; only kill and power-cut begin at a disk operation"));
+            }
+            At::Operation(nth) if !(1..=1_000_000_000_000).contains(&nth) => {
+                return Err(format!("operation {nth} is out of range; operations count from 1, to 1000000000000"));
+            }
+            At::Time(_) | At::Operation(_) => {}
+        }
+        if self.lasts > LONGEST {
+            return Err("`for` is at most 1000h".to_owned());
+        }
+        self.check_fault()?;
+        self.check_target(kind)
+    }
+
+    fn check_fault(&self) -> Result<(), String> {
+        match &self.fault {
+            Fault::Loss { ppm }
+            | Fault::Repeat { ppm }
+            | Fault::Reorder { ppm }
+            | Fault::DelaySpike { ppm, .. }
+            | Fault::TooManyRequests { ppm }
+            | Fault::ServerError { ppm }
+            | Fault::ReplyLost { ppm }
+                if *ppm > MILLION =>
+            {
+                Err(format!("ppm = {ppm} is out of range; it counts of a million, so 0 to {MILLION}"))
+            }
+            Fault::DelaySpike { by, .. } if by.is_zero() || *by > Duration::from_secs(3_600) => {
+                Err("a delay spike is of more than 0s and at most 1h".to_owned())
+            }
+            Fault::ClockStep { by_ms } if by_ms.unsigned_abs() > 315_360_000_000 => {
+                Err(format!("by_ms = {by_ms} is out of range; a step is of at most ten years, 315360000000"))
+            }
+            Fault::ClockDrift { rate_ppm } if !(500_000..=2_000_000).contains(rate_ppm) => {
+                Err(format!("rate_ppm = {rate_ppm} is out of range; half to double speed is 500000 to 2000000"))
+            }
+            Fault::CapLowered { level, .. } if !LEVELS.contains(&level.as_str()) => {
+                Err(format!("there is no cap level `{level}`; the levels are {}", LEVELS.join(", ")))
+            }
+            Fault::CapLowered { percent, .. } if *percent > 99 => {
+                Err(format!("percent = {percent} lowers nothing; it is 0 to 99"))
+            }
+            Fault::Slow { factor } if !(2..=100).contains(factor) => {
+                Err(format!("factor = {factor} is out of range; it is 2 to 100"))
+            }
+            Fault::Cancel { nth } if !(1..=1_000_000_000).contains(nth) => {
+                Err(format!("nth = {nth} is out of range; awaits count from 1, to 1000000000"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_target(&self, kind: Kind) -> Result<(), String> {
+        let names: &[&String] = match &self.target {
+            Target::All => &[],
+            Target::Node(name) => &[name],
+            Target::Link(from, to) if from == to => {
+                return Err(format!("a link is between two nodes, not `{from}` alone"));
+            }
+            Target::Link(from, to) => &[from, to],
+        };
+        if let Some(name) = names.iter().find(|name| name.is_empty() || name.len() > 64) {
+            return Err(format!("`{name}` is no node; nodes are ledger, provider, owner, agent-0, agent-1 and so on"));
+        }
+        match (kind.family(), &self.target) {
+            (Family::Weather, _) => Ok(()),
+            (Family::Partition, Target::Link(..)) => Ok(()),
+            (Family::Partition, _) if kind == Kind::PartitionOneWay => {
+                Err("a one-way partition needs a link: target = { link = [\"agent-0\", \"ledger\"] }".to_owned())
+            }
+            (Family::Partition, _) => Ok(()),
+            (Family::Process | Family::Clock, Target::Link(..)) => {
+                Err(format!("{kind} strikes a node, not a link: target = {{ node = \"ledger\" }}"))
+            }
+            (Family::Process, Target::Node(name)) if name == "provider" && kind != Kind::Pause => Err(format!(
+                "{kind} of the provider is not survivable, for its invoice is the oracle; use server-error, slow or reply-lost"
+            )),
+            (Family::Process | Family::Clock, _) => Ok(()),
+            (Family::Provider | Family::Budget, Target::All) => Ok(()),
+            (Family::Provider, Target::Node(name)) if name == "provider" => Ok(()),
+            (Family::Provider | Family::Budget, _) => Err(format!("{kind} has no target to choose: target = \"all\"")),
+        }
+    }
 }

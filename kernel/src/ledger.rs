@@ -83,3 +83,11 @@ impl<S: Store> Ledger<S> {
         todo!()
     }
 }
+
+impl<S: Store> Ledger<S> {
+    /// The last frame as stored; `None` of an empty log. The one frame that may never have been announced.
+    pub fn last_frame(&mut self) -> Result<Option<Vec<u8>>, LedgerError> {
+        let Some(last_seq) = self.head().0.checked_sub(1) else { return Ok(None) };
+        Ok(self.store.log(last_seq)?.pop().map(|frame| frame.bytes))
+    }
+}

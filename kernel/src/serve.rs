@@ -1,16 +1,38 @@
 //! The ledger's end of the bus: it forms batches, parks waiters, sends ticks, and announces what was committed.
+//!
+//! Two tasks share a [`Desk`]. The receiving one puts on it what arrives, or answers `Busy`; the writer takes a batch off it,
+//! moves the ledger into an offload and back, announces, and only then answers. Questions are answered between batches, so
+//! they see committed state alone. With nothing on the desk the writer sleeps until the next lease or the next waiter's term
+//! ends: an idle ledger does nothing.
+//!
+//! Whoever waits is served first come, first served for each [`Turn`]: its waiters stand in the batch ahead of what is new,
+//! and a new request that would take what this very batch frees stays queued for the batch after.
 
 use crate::{
-    ledger::LedgerError,
+    id::{ClientId, TenantId},
+    lease::{self, Lock},
+    ledger::{Committed, Ledger, LedgerError},
     planted::Planted,
-    request::{Command, Reply, Submitted},
+    request::{Command, FromLedger, Notice, Query, Reply, Request, Submitted, ToLedger, Turn},
+    reserve,
     store::{Store, StoreError},
 };
 use serde::{Deserialize, Serialize};
-use sim::World;
+use sim::{NodeId, Task, World};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    convert::Infallible,
+    rc::Rc,
+    time::Duration,
+};
+use tokio::sync::Notify;
 
 /// History kind of [`Announcement`]s.
 pub const ANNOUNCEMENT: u16 = 16;
+
+/// History kind of a frame that made no sense and was dropped; its data are the sender's number, as a little-endian `u32`.
+pub const GARBAGE: u16 = 17;
 
 /// What the server tells the run's history, for observers. Made when it is true: a commit after it is durable and before any
 /// reply leaves.
@@ -61,12 +83,618 @@ pub struct Settings {
 }
 
 /// Opens the store, then serves until the node dies or the ledger breaks.
+///
+/// # Panics
+///
+/// When the ledger refuses its own genesis: a cast that cannot be played.
 pub async fn serve<S: Store>(
     world: World,
     open: impl FnOnce() -> Result<S, StoreError> + Send + 'static,
     settings: Settings,
     planted: Planted,
 ) -> Result<(), LedgerError> {
-    let _ = (world, open, settings, planted);
-    todo!()
+    let Err(error) = serve_until_broken(&world, open, settings, planted).await;
+    announce(&world, &Announcement::Broke { why: error.to_string() });
+    Err(error)
+}
+
+async fn serve_until_broken<S: Store>(
+    world: &World,
+    open: impl FnOnce() -> Result<S, StoreError> + Send + 'static,
+    settings: Settings,
+    planted: Planted,
+) -> Result<Infallible, LedgerError> {
+    assert!(settings.batch_limit > 1, "a batch holds a tick and at least one request");
+    let opening = planted.clone();
+    let (ledger, last_frame) = world
+        .offload(move || {
+            let mut ledger = Ledger::open(open()?, opening)?;
+            let last_frame = ledger.last_frame()?;
+            Ok::<_, LedgerError>((ledger, last_frame))
+        })
+        .await?;
+    let (next_seq, chain) = ledger.head();
+    announce(world, &Announcement::Opened { next_seq, chain, last_frame });
+
+    let clock = Rc::new(Clock::started(world.clone(), planted));
+    let desk = Rc::new(RefCell::new(Desk::default()));
+    let bell = Rc::new(Notify::new());
+    let mut writer = Writer {
+        world: world.clone(),
+        clock: clock.clone(),
+        desk: desk.clone(),
+        bell: bell.clone(),
+        own_requests: 0,
+        uncheckpointed: 0,
+        settings,
+    };
+    let ledger = writer.begin(ledger, next_seq == 0).await?;
+    let receiver = Receiver { world: world.clone(), clock, desk, bell, queue_limit: writer.settings.queue_limit };
+    let _receiving = Receiving(world.spawn(receiver.receive()));
+    writer.serve(ledger).await
+}
+
+fn announce(world: &World, announcement: &Announcement) {
+    world.note(ANNOUNCEMENT, &postcard::to_stdvec(announcement).expect("an announcement of plain data can be encoded"));
+}
+
+/// The writer's clock, which decides leases and the terms of waiters.
+struct Clock {
+    world: World,
+    planted: Planted,
+    /// Both clocks when the server started, for the bug that reads the wrong one.
+    #[cfg(feature = "planted")]
+    started: (u64, u64),
+}
+
+impl Clock {
+    fn started(world: World, planted: Planted) -> Clock {
+        Clock {
+            #[cfg(feature = "planted")]
+            started: (world.now().as_nanos(), world.wall_ns()),
+            world,
+            planted,
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        let monotonic_ns = self.world.now().as_nanos();
+        crate::planted!(self.planted, crate::planted::Bug::WallClockLease, monotonic_ns, self.by_the_wall_ns())
+    }
+
+    #[cfg(feature = "planted")]
+    fn by_the_wall_ns(&self) -> u64 {
+        let (monotonic_ns, wall_ns) = self.started;
+        monotonic_ns.saturating_add_signed(self.world.wall_ns().wrapping_sub(wall_ns).cast_signed())
+    }
+}
+
+/// What names a request: client, incarnation, number.
+type Name = (ClientId, u32, u64);
+
+fn name(request: &Request) -> Name {
+    (request.client, request.incarnation, request.number)
+}
+
+/// What has arrived and was not answered.
+#[derive(Default)]
+struct Desk {
+    queue: VecDeque<Arrival>,
+    questions: VecDeque<Question>,
+    parked: Parked,
+}
+
+struct Arrival {
+    from: NodeId,
+    submitted: Submitted,
+}
+
+struct Question {
+    from: NodeId,
+    number: u64,
+    query: Query,
+}
+
+/// The receiving task.
+struct Receiver {
+    world: World,
+    clock: Rc<Clock>,
+    desk: Rc<RefCell<Desk>>,
+    bell: Rc<Notify>,
+    queue_limit: usize,
+}
+
+/// Ends the receiving task with the server, so that nothing receives for a ledger that broke.
+struct Receiving(Task<()>);
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl Receiver {
+    async fn receive(self) {
+        loop {
+            let datagram = self.world.recv().await;
+            match postcard::from_bytes(&datagram.frame) {
+                Ok(ToLedger::Request(request)) if !is_the_ledgers_own(&request) => self.queue(datagram.from, request),
+                Ok(ToLedger::Query { number, query }) => self.ask(Question { from: datagram.from, number, query }),
+                Ok(ToLedger::Request(_)) | Err(_) => self.world.note(GARBAGE, &datagram.from.0.to_le_bytes()),
+            }
+        }
+    }
+
+    fn queue(&self, from: NodeId, request: Request) {
+        let desk = &mut *self.desk.borrow_mut();
+        if desk.parked.holds(&request) {
+            send_waiting(&self.world, from, name(&request));
+        } else if desk.queue.len() + desk.parked.len() >= self.queue_limit {
+            send_reply(&self.world, from, name(&request), Reply::Busy);
+        } else {
+            let waits_until_ns = self.clock.now_ns().saturating_add(request.wait_ns);
+            desk.queue.push_back(Arrival { from, submitted: Submitted { request, waits_until_ns } });
+            self.bell.notify_one();
+        }
+    }
+
+    /// A question past the limit is dropped: it will be asked again.
+    fn ask(&self, question: Question) {
+        let desk = &mut *self.desk.borrow_mut();
+        if desk.questions.len() < self.queue_limit {
+            desk.questions.push_back(question);
+            self.bell.notify_one();
+        }
+    }
+}
+
+/// Nobody but the ledger may speak in its name or let its time pass.
+fn is_the_ledgers_own(request: &Request) -> bool {
+    request.client == ClientId::LEDGER
+        || request.commands.iter().any(|command| matches!(command, Command::Lease(lease::Command::Tick)))
+}
+
+fn send(world: &World, to: NodeId, message: &FromLedger) {
+    world.send(to, postcard::to_stdvec(message).expect("a message of plain data can be encoded"));
+}
+
+fn send_reply(world: &World, to: NodeId, (client, incarnation, number): Name, reply: Reply) {
+    send(world, to, &FromLedger::Reply { client, incarnation, number, reply });
+}
+
+fn send_waiting(world: &World, to: NodeId, (client, incarnation, number): Name) {
+    send(world, to, &FromLedger::Waiting { client, incarnation, number });
+}
+
+/// A place in the queue of a turn; over all turns, a later one is higher.
+type Place = (Turn, u64);
+
+/// Requests that wait for their turns.
+#[derive(Default)]
+struct Parked {
+    waiters: BTreeMap<Place, Arrival>,
+    names: BTreeSet<Name>,
+    /// When each waiter's term ends.
+    terms: BTreeSet<(u64, Place)>,
+    /// How many waiters of each turn may go.
+    came: BTreeMap<Turn, usize>,
+    places: u64,
+}
+
+/// A waiter that goes into a batch.
+#[derive(Clone, Copy)]
+struct Called {
+    place: Place,
+    /// Its turn has come; else its term has ended.
+    in_turn: bool,
+}
+
+impl Parked {
+    fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    fn holds(&self, request: &Request) -> bool {
+        self.names.contains(&name(request))
+    }
+
+    fn awaits(&self, turn: Turn) -> bool {
+        self.waiting_for(turn).next().is_some()
+    }
+
+    fn awaits_slot_of(&self, tenant: TenantId) -> bool {
+        let first = Turn::Slot(tenant, crate::id::UserId(0));
+        let next = self.waiters.range((first, 0)..).next();
+        next.is_some_and(|((turn, _), _)| matches!(turn, Turn::Slot(of, _) if *of == tenant))
+    }
+
+    fn waiting_for(&self, turn: Turn) -> impl Iterator<Item = (&Place, &Arrival)> {
+        self.waiters.range((turn, 0)..=(turn, u64::MAX))
+    }
+
+    /// Parks a request at the end of its turn's queue.
+    fn park(&mut self, turn: Turn, waiter: Arrival) {
+        self.places += 1;
+        self.park_at((turn, self.places), waiter);
+    }
+
+    fn park_at(&mut self, place: Place, waiter: Arrival) {
+        self.names.insert(name(&waiter.submitted.request));
+        self.terms.insert((waiter.submitted.waits_until_ns, place));
+        self.waiters.insert(place, waiter);
+    }
+
+    /// One more waiter of `turn` may go; nothing if none is left to.
+    fn come(&mut self, turn: Turn) {
+        let waiting = self.waiting_for(turn).count();
+        let came = self.came.entry(turn).or_default();
+        *came = waiting.min(*came + 1);
+        if *came == 0 {
+            self.came.remove(&turn);
+        }
+    }
+
+    /// The end of the first term to end.
+    fn first_end_ns(&self) -> Option<u64> {
+        self.terms.first().map(|(ends_ns, _)| ends_ns.saturating_add(1))
+    }
+
+    /// Whoever may go, or has waited out its term and is to learn it, in order of arrival; at most `limit`.
+    fn call(&mut self, now_ns: u64, limit: usize) -> Vec<(Called, Arrival)> {
+        let mut called = Vec::new();
+        while called.len() < limit
+            && let Some(&(ends_ns, place)) = self.terms.first()
+            && ends_ns < now_ns
+        {
+            called.push((Called { place, in_turn: false }, self.leave(place)));
+        }
+        while called.len() < limit
+            && let Some(mut entry) = self.came.first_entry()
+        {
+            let turn = *entry.key();
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+            let first = self.waiting_for(turn).next().map(|(place, _)| *place);
+            called.extend(first.map(|place| (Called { place, in_turn: true }, self.leave(place))));
+        }
+        called.sort_by_key(|(called, _)| called.place.1);
+        called
+    }
+
+    fn leave(&mut self, place: Place) -> Arrival {
+        let waiter = self.waiters.remove(&place).expect("a place that was read is taken");
+        self.names.remove(&name(&waiter.submitted.request));
+        self.terms.remove(&(waiter.submitted.waits_until_ns, place));
+        waiter
+    }
+}
+
+/// A batch as it is formed: what is submitted, and beside it where each came from.
+#[derive(Default)]
+struct Batch {
+    submitted: Vec<Submitted>,
+    origins: Vec<Origin>,
+}
+
+/// Where a submitted request came from.
+#[derive(Clone, Copy)]
+enum Origin {
+    Ledger,
+    Client(NodeId),
+    Waiter(NodeId, Called),
+}
+
+impl Batch {
+    fn push(&mut self, origin: Origin, submitted: Submitted) {
+        self.submitted.push(submitted);
+        self.origins.push(origin);
+    }
+}
+
+/// What the earlier requests of a batch may free for those who wait.
+#[derive(Default)]
+struct Freed {
+    by_expiry: bool,
+    locks: BTreeSet<Lock>,
+    slots_of: BTreeSet<TenantId>,
+}
+
+impl Freed {
+    fn add(&mut self, request: &Request) {
+        for command in &request.commands {
+            match command {
+                Command::Lease(lease::Command::Yield { held }) => {
+                    self.locks.insert(held.lock);
+                }
+                Command::Reserve(
+                    reserve::Command::Settle { .. }
+                    | reserve::Command::Release { .. }
+                    | reserve::Command::Resolve { .. }
+                    | reserve::Command::SetSlots { .. },
+                ) => {
+                    self.slots_of.insert(request.tenant);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether `request` would take what is freed here before somebody who waits for it.
+    fn is_overtaken_by(&self, request: &Request, parked: &Parked) -> bool {
+        request.commands.iter().any(|command| match command {
+            Command::Lease(lease::Command::Acquire { lock, .. }) => {
+                (self.by_expiry || self.locks.contains(lock)) && parked.awaits(Turn::Lock(*lock))
+            }
+            Command::Reserve(reserve::Command::Reserve { .. }) => {
+                self.slots_of.contains(&request.tenant) && parked.awaits_slot_of(request.tenant)
+            }
+            _ => false,
+        })
+    }
+}
+
+/// The writing task.
+struct Writer {
+    world: World,
+    clock: Rc<Clock>,
+    desk: Rc<RefCell<Desk>>,
+    bell: Rc<Notify>,
+    settings: Settings,
+    /// Requests made in the ledger's own name by this incarnation.
+    own_requests: u64,
+    /// Frames since the last checkpoint.
+    uncheckpointed: u64,
+}
+
+impl Writer {
+    /// The genesis of an empty ledger, and a tick at once: it fixes the clock onto the highest ledger time committed.
+    async fn begin<S: Store>(&mut self, ledger: Ledger<S>, is_empty: bool) -> Result<Ledger<S>, LedgerError> {
+        let mut batch = Batch::default();
+        let has_genesis = is_empty && !self.settings.genesis.is_empty();
+        if has_genesis {
+            let commands = self.settings.genesis.clone();
+            batch.push(Origin::Ledger, self.own_request(commands));
+        }
+        batch.push(Origin::Ledger, self.tick());
+        let (ledger, replies) = self.commit(ledger, batch).await?;
+        if has_genesis && let Some(Reply::Decided(decision)) = replies.first() {
+            assert!(decision.outcome.is_ok(), "the genesis was refused: {:?}", decision.outcome);
+        }
+        Ok(ledger)
+    }
+
+    async fn serve<S: Store>(mut self, mut ledger: Ledger<S>) -> Result<Infallible, LedgerError> {
+        loop {
+            self.answer_questions(&ledger).await;
+            let batch = self.form_batch(ledger.tick_due_ns());
+            if batch.submitted.is_empty() {
+                self.idle(ledger.tick_due_ns()).await;
+                continue;
+            }
+            (ledger, _) = self.commit(ledger, batch).await?;
+            if self.settings.checkpoint_every > 0 && self.uncheckpointed >= self.settings.checkpoint_every {
+                ledger = self.checkpoint(ledger).await?;
+            }
+        }
+    }
+
+    async fn answer_questions<S: Store>(&self, ledger: &Ledger<S>) {
+        let questions = std::mem::take(&mut self.desk.borrow_mut().questions);
+        if questions.is_empty() {
+            return;
+        }
+        self.world.charge(self.settings.request_cost_ns.saturating_mul(questions.len() as u64)).await;
+        for Question { from, number, query } in questions {
+            send(&self.world, from, &FromLedger::Answer { number, answer: ledger.query(&query) });
+        }
+    }
+
+    /// Sleeps until there is something to do. The bell keeps a ring that came while the writer was busy.
+    async fn idle(&self, tick_due_ns: Option<u64>) {
+        let first_end_ns = self.desk.borrow().parked.first_end_ns();
+        match tick_due_ns.into_iter().chain(first_end_ns).min() {
+            None => self.bell.notified().await,
+            Some(due_ns) => {
+                let limit = Duration::from_nanos(due_ns.saturating_sub(self.clock.now_ns()));
+                let _rang = self.world.timeout(limit, self.bell.notified()).await;
+            }
+        }
+    }
+
+    fn own_request(&mut self, commands: Vec<Command>) -> Submitted {
+        self.own_requests += 1;
+        let request = Request {
+            tenant: TenantId::LEDGER,
+            client: ClientId::LEDGER,
+            incarnation: self.world.incarnation(),
+            number: self.own_requests,
+            acknowledged: self.own_requests - 1,
+            authority: None,
+            wait_ns: 0,
+            commands,
+        };
+        Submitted { request, waits_until_ns: self.clock.now_ns() }
+    }
+
+    fn tick(&mut self) -> Submitted {
+        self.own_request(vec![Command::Lease(lease::Command::Tick)])
+    }
+
+    /// A tick if one is due or anybody is called, then who is called, then what is new.
+    fn form_batch(&mut self, tick_due_ns: Option<u64>) -> Batch {
+        let now_ns = self.clock.now_ns();
+        let limit = self.settings.batch_limit;
+        let mut batch = Batch::default();
+        let mut freed = Freed { by_expiry: tick_due_ns.is_some_and(|due_ns| due_ns <= now_ns), ..Freed::default() };
+        let called = self.desk.borrow_mut().parked.call(now_ns, limit - 1);
+        if freed.by_expiry || !called.is_empty() {
+            batch.push(Origin::Ledger, self.tick());
+        }
+        for (called, Arrival { from, submitted }) in called {
+            freed.add(&submitted.request);
+            batch.push(Origin::Waiter(from, called), submitted);
+        }
+        let desk = &mut *self.desk.borrow_mut();
+        let mut held_back = Vec::new();
+        while batch.submitted.len() < limit
+            && let Some(arrival) = desk.queue.pop_front()
+        {
+            let request = &arrival.submitted.request;
+            if desk.parked.holds(request) {
+                send_waiting(&self.world, arrival.from, name(request));
+            } else if freed.is_overtaken_by(request, &desk.parked) {
+                held_back.push(arrival);
+            } else {
+                freed.add(request);
+                batch.push(Origin::Client(arrival.from), arrival.submitted);
+            }
+        }
+        for arrival in held_back.into_iter().rev() {
+            desk.queue.push_front(arrival);
+        }
+        batch
+    }
+
+    /// Makes a batch durable, announces it, answers it and parks who must wait.
+    async fn commit<S: Store>(
+        &mut self,
+        ledger: Ledger<S>,
+        batch: Batch,
+    ) -> Result<(Ledger<S>, Vec<Reply>), LedgerError> {
+        let Batch { submitted, origins } = batch;
+        let requests_ns = self.settings.request_cost_ns.saturating_mul(submitted.len() as u64);
+        self.world.charge(self.settings.batch_cost_ns.saturating_add(requests_ns)).await;
+        let now_ns = self.clock.now_ns();
+        let (ledger, committed, answered) = self.make_durable(ledger, now_ns, &submitted, &origins).await;
+        let Committed { replies, notices, frame } = committed?;
+        assert_eq!(replies.len(), submitted.len(), "each request has one reply");
+        let ticked = origins.iter().any(|origin| matches!(origin, Origin::Ledger));
+        let due_ns = ledger.tick_due_ns();
+        assert!(!ticked || due_ns.is_none_or(|due_ns| due_ns > now_ns), "a tick at {now_ns} left {due_ns:?} due");
+        self.uncheckpointed += u64::from(frame.is_some());
+
+        let announcement = Announcement::Committed { now_ns, submitted, replies, frame };
+        announce(&self.world, &announcement);
+        let Announcement::Committed { submitted, replies, .. } = announcement else { unreachable!("as it was made") };
+        if !answered {
+            self.send_replies(&origins, &submitted, &replies);
+        }
+        self.park_and_call(origins, submitted, &replies, &notices);
+        Ok((ledger, replies))
+    }
+
+    fn send_replies(&self, origins: &[Origin], submitted: &[Submitted], replies: &[Reply]) {
+        for ((origin, submitted), reply) in origins.iter().zip(submitted).zip(replies) {
+            let (Origin::Client(from) | Origin::Waiter(from, _)) = *origin else { continue };
+            if !matches!(reply, Reply::Waits(_)) {
+                send_reply(&self.world, from, name(&submitted.request), reply.clone());
+            }
+        }
+    }
+
+    /// Parks first, so that a notice of this very batch finds who was told to wait in it.
+    fn park_and_call(&self, origins: Vec<Origin>, submitted: Vec<Submitted>, replies: &[Reply], notices: &[Notice]) {
+        let parked = &mut self.desk.borrow_mut().parked;
+        let mut unused = Vec::new();
+        for ((origin, submitted), reply) in origins.into_iter().zip(submitted).zip(replies) {
+            match (origin, reply) {
+                (Origin::Client(_), Reply::Waits(_)) if parked.holds(&submitted.request) => {}
+                (Origin::Client(from), Reply::Waits(turn)) => {
+                    send_waiting(&self.world, from, name(&submitted.request));
+                    parked.park(*turn, Arrival { from, submitted });
+                }
+                (Origin::Waiter(from, called), Reply::Waits(turn)) => {
+                    let arrival = Arrival { from, submitted };
+                    match *turn == called.place.0 {
+                        true => parked.park_at(called.place, arrival),
+                        false => parked.park(*turn, arrival),
+                    }
+                }
+                (Origin::Waiter(_, Called { place: (turn, _), in_turn: true }), reply) if !is_admitted(reply) => {
+                    unused.push(turn);
+                }
+                (Origin::Ledger, Reply::Waits(turn)) => panic!("the ledger told itself to wait for {turn:?}"),
+                _ => {}
+            }
+        }
+        for Notice::TurnCame(turn) in notices {
+            parked.come(*turn);
+        }
+        for turn in unused {
+            parked.come(turn);
+        }
+    }
+
+    #[cfg(not(feature = "planted"))]
+    async fn make_durable<S: Store>(
+        &self,
+        mut ledger: Ledger<S>,
+        now_ns: u64,
+        submitted: &[Submitted],
+        _origins: &[Origin],
+    ) -> (Ledger<S>, Result<Committed, LedgerError>, bool) {
+        let batch = submitted.to_vec();
+        let work = move || {
+            let committed = ledger.commit(now_ns, batch);
+            (ledger, committed)
+        };
+        let (ledger, committed) = self.world.offload(work).await;
+        (ledger, committed, false)
+    }
+
+    /// Commits in an offload; also whether the replies have left already, which only a bug lets them.
+    #[cfg(feature = "planted")]
+    async fn make_durable<S: Store>(
+        &self,
+        mut ledger: Ledger<S>,
+        now_ns: u64,
+        submitted: &[Submitted],
+        origins: &[Origin],
+    ) -> (Ledger<S>, Result<Committed, LedgerError>, bool) {
+        use crate::planted::Bug;
+        use std::{
+            future::poll_fn,
+            pin::pin,
+            sync::{Arc, Mutex, PoisonError},
+            task::Poll,
+        };
+        let decided = Arc::new(Mutex::new(Vec::new()));
+        let glimpse = self.clock.planted.is_on(Bug::AcknowledgeEarly).then(|| decided.clone());
+        let batch = submitted.to_vec();
+        let mut work = pin!(self.world.offload(move || {
+            let committed = ledger.commit(now_ns, batch);
+            if let (Some(glimpse), Ok(committed)) = (glimpse, &committed) {
+                *glimpse.lock().unwrap_or_else(PoisonError::into_inner) = committed.replies.clone();
+            }
+            (ledger, committed)
+        }));
+        // In simulation the closure has run once the offload was polled, and its disk operations end later.
+        if let Poll::Ready((ledger, committed)) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+            return (ledger, committed, false);
+        }
+        let answers_clients = origins.iter().any(|origin| !matches!(origin, Origin::Ledger));
+        let early = crate::planted!(self.clock.planted, Bug::AcknowledgeEarly, false, answers_clients);
+        if early {
+            let replies = std::mem::take(&mut *decided.lock().unwrap_or_else(PoisonError::into_inner));
+            self.send_replies(origins, submitted, &replies);
+        }
+        let (ledger, committed) = work.await;
+        (ledger, committed, early)
+    }
+
+    async fn checkpoint<S: Store>(&mut self, mut ledger: Ledger<S>) -> Result<Ledger<S>, LedgerError> {
+        self.uncheckpointed = 0;
+        self.world
+            .offload(move || {
+                ledger.checkpoint()?;
+                Ok(ledger)
+            })
+            .await
+    }
+}
+
+fn is_admitted(reply: &Reply) -> bool {
+    matches!(reply, Reply::Decided(decision) if decision.outcome.is_ok())
 }

@@ -139,3 +139,161 @@ pub struct Scenario {
     #[serde(with = "humantime_serde")]
     pub heal_bound: Duration,
 }
+
+/// A number of a scenario makes no sense, or a name in it is not known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {why}")]
+pub struct Senseless {
+    /// The field, as the file names it: `sizes.agents`.
+    pub field: &'static str,
+    /// What is wrong and what would be right.
+    pub why: String,
+}
+
+/// Whether `value` lies in `range`.
+fn within<T: PartialOrd + std::fmt::Display>(field: &'static str, value: T, least: T, most: T) -> Result<(), Senseless> {
+    if value < least || value > most {
+        return Err(Senseless { field, why: format!("{value} is out of range; it is {least} to {most}") });
+    }
+    Ok(())
+}
+
+/// Whether a time lies in a range of whole seconds.
+fn lasts_within(field: &'static str, value: Duration, least: Duration, most: Duration) -> Result<(), Senseless> {
+    if value < least || value > most {
+        let why = format!("{value:?} is out of range; it is {} to {}", spoken(least), spoken(most));
+        return Err(Senseless { field, why });
+    }
+    Ok(())
+}
+
+fn spoken(time: Duration) -> String {
+    match (time.as_secs(), time.as_millis()) {
+        (0, milliseconds) => format!("{milliseconds}ms"),
+        (seconds, _) if seconds % 3_600 == 0 => format!("{}h", seconds / 3_600),
+        (seconds, _) => format!("{seconds}s"),
+    }
+}
+
+/// A hundred million dollars: caps above it are taken for a slip, and sums over every user stay within what a ledger counts.
+const MOST_CAP: u64 = 100_000_000_000_000;
+const HOUR_NS: u64 = 3_600_000_000_000;
+const MINUTE_NS: u64 = 60_000_000_000;
+const MILLION: u32 = 1_000_000;
+
+impl Sizes {
+    /// Users there are: each has `agents_per_user` agents, the last one perhaps fewer.
+    pub fn users(&self) -> u32 {
+        self.agents.div_ceil(self.agents_per_user.max(1)).max(1)
+    }
+
+    /// Whether the sizes make sense.
+    pub fn check(&self) -> Result<(), Senseless> {
+        within("sizes.agents", self.agents, 1, 65_536)?;
+        lasts_within("sizes.for", self.lasts, Duration::from_secs(1), Duration::from_secs(3_600_000))?;
+        within("sizes.agents_per_user", self.agents_per_user, 1, 65_536)?;
+        within("sizes.runs_per_agent", self.runs_per_agent, 1, 1_000_000)?;
+        within("sizes.standbys", self.standbys, 0, 64)?;
+        let runs = u64::from(self.agents) * u64::from(self.runs_per_agent);
+        if runs > 10_000_000 {
+            let why = format!("{runs} runs over all agents are more than 10000000; lower it or sizes.agents");
+            return Err(Senseless { field: "sizes.runs_per_agent", why });
+        }
+        Ok(())
+    }
+}
+
+impl Caps {
+    fn check(&self) -> Result<(), Senseless> {
+        within("caps.unit", self.unit.0, 0, MOST_CAP)?;
+        within("caps.run", self.run.0, 0, MOST_CAP)?;
+        within("caps.user_day", self.user_day.0, 0, MOST_CAP)?;
+        within("caps.ledger_day_per_user", self.ledger_day_per_user.0, 0, MOST_CAP)?;
+        within("caps.slots", self.slots, 1, MILLION)
+    }
+}
+
+impl Provider {
+    fn check(&self) -> Result<(), Senseless> {
+        within("provider.base_ns", self.base_ns, 0, HOUR_NS)?;
+        within("provider.input_token_ns", self.input_token_ns, 0, 1_000_000_000)?;
+        within("provider.output_token_ns", self.output_token_ns, 0, 1_000_000_000)?;
+        within("provider.speedup", self.speedup, 1, 1_000_000)?;
+        within("provider.price.input_per_mtok", self.price.input_per_mtok, 0, 1_000_000_000_000)?;
+        within("provider.price.output_per_mtok", self.price.output_per_mtok, 0, 1_000_000_000_000)
+    }
+}
+
+impl LedgerTerms {
+    fn check(&self) -> Result<(), Senseless> {
+        lasts_within("ledger.lease", self.lease, Duration::from_millis(1), Duration::from_secs(24 * 3_600))?;
+        within("ledger.batch_limit", self.batch_limit, 1, 65_536)?;
+        within("ledger.queue_limit", self.queue_limit, 1, 10_000_000)?;
+        within("ledger.batch_cost_ns", self.batch_cost_ns, 0, MINUTE_NS)?;
+        within("ledger.request_cost_ns", self.request_cost_ns, 0, MINUTE_NS)?;
+        within("ledger.checkpoint_every", self.checkpoint_every, 0, 1_000_000_000)
+    }
+}
+
+fn check_weather(weather: &LinkWeather) -> Result<(), Senseless> {
+    within("weather.latency_max_ns", weather.latency_max_ns, 0, MINUTE_NS)?;
+    within("weather.latency_min_ns", weather.latency_min_ns, 0, weather.latency_max_ns)?;
+    within("weather.loss_ppm", weather.loss_ppm, 0, MILLION)?;
+    within("weather.repeat_ppm", weather.repeat_ppm, 0, MILLION)?;
+    within("weather.reorder_ppm", weather.reorder_ppm, 0, MILLION)?;
+    within("weather.spike_ppm", weather.spike_ppm, 0, MILLION)?;
+    within("weather.spike_ns", weather.spike_ns, 0, HOUR_NS)
+}
+
+fn check_disk(disk: &DiskSpec) -> Result<(), Senseless> {
+    within("disk.read_ns", disk.read_ns, 0, MINUTE_NS)?;
+    within("disk.write_ns", disk.write_ns, 0, MINUTE_NS)?;
+    within("disk.sync_ns", disk.sync_ns, 0, MINUTE_NS)
+}
+
+/// Whether a list names only what is known, and nothing twice.
+fn check_names(field: &'static str, names: &[String], known: &[&str]) -> Result<(), Senseless> {
+    for (index, name) in names.iter().enumerate() {
+        if !known.contains(&name.as_str()) {
+            let why = format!("`{}` is not known; known are {}", name.escape_debug(), known.join(", "));
+            return Err(Senseless { field, why });
+        }
+        if names[..index].contains(name) {
+            return Err(Senseless { field, why: format!("`{name}` is named twice; name it once") });
+        }
+    }
+    Ok(())
+}
+
+impl Scenario {
+    /// Whether every number is in its range and every name is known.
+    pub fn check(&self) -> Result<(), Senseless> {
+        let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if self.name.is_empty() || self.name.len() > 64 || !self.name.bytes().all(letter) {
+            let why = "a name is 1 to 64 lower case letters, digits and hyphens".to_owned();
+            return Err(Senseless { field: "name", why });
+        }
+        if self.title.is_empty() || self.title.len() > 200 || self.title.chars().any(char::is_control) {
+            return Err(Senseless { field: "title", why: "a title is one line of 1 to 200 bytes".to_owned() });
+        }
+        self.sizes.check()?;
+        self.caps.check()?;
+        if let Some(caps) = &self.caps_on_arrivals {
+            caps.check()?;
+        }
+        self.provider.check()?;
+        self.ledger.check()?;
+        check_weather(&self.weather)?;
+        check_disk(&self.disk)?;
+        within("swarm.most_per_kind", self.swarm.most_per_kind, 1, 1_000)?;
+        let kinds: Vec<String> = self.swarm.kinds.iter().map(|kind| kind.name().to_owned()).collect();
+        check_names("swarm.kinds", &kinds, &faults::Kind::ALL.map(faults::Kind::name))?;
+        if self.invariants.is_empty() {
+            let why = "a scenario names at least one invariant; `shakedown list` shows them".to_owned();
+            return Err(Senseless { field: "invariants", why });
+        }
+        check_names("invariants", &self.invariants, &crate::catalogue::known_invariants())?;
+        check_names("rows", &self.rows, &crate::catalogue::known_rows())?;
+        lasts_within("heal_bound", self.heal_bound, Duration::from_secs(1), Duration::from_secs(3_600_000))
+    }
+}

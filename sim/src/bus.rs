@@ -12,6 +12,11 @@ pub const MAX_LINK_FRAMES: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(pub u32);
 
+impl NodeId {
+    /// Who the director's and the engine's own entries are from.
+    pub const DIRECTOR: NodeId = NodeId(u32::MAX);
+}
+
 /// A frame as it arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {

@@ -1,6 +1,6 @@
 //! The director's hand on the world: every fault the engine can make happen.
 
-use crate::{Disk, Engine, NodeId, Time};
+use crate::{Disk, Engine, NodeId, Time, native, real};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -64,101 +64,175 @@ pub struct Unsupported {
 ///
 /// Faults on a node that is already down (a kill of a dead node, a pause of one) do nothing.
 #[derive(Clone)]
-pub struct Control {}
+pub struct Control {
+    inner: Inner,
+}
+
+#[derive(Clone)]
+enum Inner {
+    Native(native::NativeControl),
+    Real(real::RealControl),
+}
 
 impl Control {
+    pub(crate) fn native(control: native::NativeControl) -> Control {
+        Control { inner: Inner::Native(control) }
+    }
+
+    pub(crate) fn real(control: real::RealControl) -> Control {
+        Control { inner: Inner::Real(control) }
+    }
+
     /// True time since the run began.
     pub fn now(&self) -> Time {
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.now(),
+            Inner::Real(control) => control.now(),
+        }
     }
+
     /// Waits in true time.
     pub async fn sleep(&self, by: Duration) {
-        let _ = by;
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.sleep(by).await,
+            Inner::Real(control) => control.sleep(by).await,
+        }
     }
+
     /// SIGKILL: the node's tasks are dropped, what it wrote stays in the page cache.
     pub fn kill(&self, node: NodeId) -> Result<(), Unsupported> {
-        let _ = node;
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.kill(node),
+            Inner::Real(control) => control.kill(node),
+        }
     }
+
     /// A kill that also loses what was not synced: any subset of it survives, torn at sectors.
     pub fn power_cut(&self, node: NodeId) -> Result<(), Unsupported> {
-        let _ = node;
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.power_cut(node),
+            Inner::Real(control) => control.power_cut(node),
+        }
     }
+
     /// Kills the node, or cuts its power, at its `nth` disk operation from now (1 is the next); the node never sees the result.
     pub fn fell_at_disk_operation(&self, node: NodeId, nth: u64, power_cut: bool) -> Result<(), Unsupported> {
-        let _ = (node, nth, power_cut);
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.fell_at_disk_operation(node, nth, power_cut),
+            Inner::Real(control) => control.fell_at_disk_operation(node, nth, power_cut),
+        }
     }
+
     /// Boots a node that is down, as its next incarnation; nothing if it is up.
     pub fn restart(&self, node: NodeId) -> Result<(), Unsupported> {
-        let _ = node;
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.restart(node),
+            Inner::Real(control) => control.restart(node),
+        }
     }
+
     /// Whether the node is up (a paused node is).
     pub fn is_up(&self, node: NodeId) -> bool {
-        let _ = node;
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.is_up(node),
+            Inner::Real(control) => control.is_up(node),
+        }
     }
+
     /// Freezes a node: its tasks do not run and its timers fire late; frames queue up.
     pub fn pause(&self, node: NodeId) -> Result<(), Unsupported> {
-        let _ = node;
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.pause(node),
+            Inner::Real(control) => control.pause(node),
+        }
     }
+
     /// Lets a paused node go on where it stood.
     pub fn resume(&self, node: NodeId) -> Result<(), Unsupported> {
-        let _ = node;
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.resume(node),
+            Inner::Real(control) => control.resume(node),
+        }
     }
+
     /// Steps a node's wall clock by `by_ns` nanoseconds, backward if negative.
     pub fn step_wall(&self, node: NodeId, by_ns: i64) -> Result<(), Unsupported> {
-        let _ = (node, by_ns);
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.step_wall(node, by_ns),
+            Inner::Real(control) => control.step_wall(node, by_ns),
+        }
     }
+
     /// Makes a node's oscillator run at `rate_ppm` millionths of true speed from now on: 1,000,000 is true, 2,000,000 double.
     pub fn set_drift(&self, node: NodeId, rate_ppm: u32) -> Result<(), Unsupported> {
-        let _ = (node, rate_ppm);
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.set_drift(node, rate_ppm),
+            Inner::Real(control) => control.set_drift(node, rate_ppm),
+        }
     }
+
     /// Sets the weather of the links reached.
     pub fn set_weather(&self, reach: &Reach, weather: LinkWeather) -> Result<(), Unsupported> {
-        let _ = (reach, weather);
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.set_weather(reach, weather),
+            Inner::Real(control) => control.set_weather(reach, weather),
+        }
     }
+
     /// Cuts the links reached: frames sent on them, or on their way, are lost.
     pub fn partition(&self, reach: &Reach) -> Result<(), Unsupported> {
-        let _ = reach;
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.partition(reach),
+            Inner::Real(control) => control.partition(reach),
+        }
     }
+
     /// Mends the links reached.
     pub fn mend(&self, reach: &Reach) -> Result<(), Unsupported> {
-        let _ = reach;
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.mend(reach),
+            Inner::Real(control) => control.mend(reach),
+        }
     }
+
     /// Drops one cancellable task of the node when it has been polled `nth` more times (counted over all of them; 1 is the next).
     pub fn cancel(&self, node: NodeId, nth: u64) -> Result<(), Unsupported> {
-        let _ = (node, nth);
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.cancel(node, nth),
+            Inner::Real(control) => control.cancel(node, nth),
+        }
     }
+
     /// Ends every fault: weather as configured, links mended, clocks true to rate, armed faults disarmed, nodes resumed and restarted.
     pub fn heal(&self) -> Result<(), Unsupported> {
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.heal(),
+            Inner::Real(control) => control.heal(),
+        }
     }
+
     /// A copy of a node's disk as its page cache stands, for an observer to read at rest. Its operations take no time and
     /// need no offload.
     pub fn disk_image(&self, node: NodeId) -> Disk {
-        let _ = node;
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.disk_image(node),
+            Inner::Real(control) => control.disk_image(node),
+        }
     }
+
     /// Disk operations the node has made so far, over all incarnations.
     pub fn disk_operations(&self, node: NodeId) -> u64 {
-        let _ = node;
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.disk_operations(node),
+            Inner::Real(control) => control.disk_operations(node),
+        }
     }
+
     /// Appends an entry to the history in the director's name.
     pub fn note(&self, kind: u16, data: &[u8]) {
-        let _ = (kind, data);
-        todo!()
+        match &self.inner {
+            Inner::Native(control) => control.note(kind, data),
+            Inner::Real(control) => control.note(kind, data),
+        }
     }
 }

@@ -83,6 +83,8 @@ pub struct Stats {
     pub frames_repeated: u64,
     /// Disk operations that took effect.
     pub disk_operations: u64,
+    /// Scheduling decisions: how often more than one task was ready (native). [`Config::schedule_cut`] counts in them.
+    pub decisions: u64,
 }
 
 /// The run could not be played.

@@ -1,32 +1,78 @@
 //! Keyed streams: one ChaCha8 stream an entity, so that nobody's draws shift anybody else's.
+//!
+//! The engines key their own streams by paths that begin with one of the words in [`domain`], which were picked at
+//! random: a path made of small numbers cannot meet one.
+
+use rand_chacha::{
+    ChaCha8Rng,
+    rand_core::{RngCore, SeedableRng},
+};
+
+/// Hashed ahead of every path: it sets these streams apart from whatever else is hashed from the same seed.
+const CONTEXT: &[u8] = b"shakedown stream v1";
+
+/// The first word of the paths that the engines key their own streams by.
+pub(crate) mod domain {
+    /// `[LINK, from, to]`: what happens to frames on an ordered link.
+    pub(crate) const LINK: u64 = 0x9ae1_6a3b_2f90_404f;
+    /// `[NODE, node, incarnation]`: the draws of [`World::random`](crate::World::random).
+    pub(crate) const NODE: u64 = 0xc949_d7c7_509e_6557;
+    /// `[ENTITY, node, incarnation, label]`: the streams of [`World::stream`](crate::World::stream).
+    pub(crate) const ENTITY: u64 = 0xff51_afd7_ed55_8ccd;
+    /// `[POWER, node, incarnation]`: what a power cut leaves on a disk.
+    pub(crate) const POWER: u64 = 0xb492_b66f_be98_f273;
+}
 
 /// A ChaCha8 stream keyed by a seed and a path of labels.
 #[derive(Clone, Debug)]
-pub struct Stream {}
+pub struct Stream {
+    words: ChaCha8Rng,
+}
 
 impl Stream {
     /// The stream of one entity: the same seed and path give the same draws, and different paths unrelated ones.
     pub fn keyed(seed: u64, path: &[u64]) -> Stream {
-        let _ = (seed, path);
-        todo!()
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(CONTEXT).update(&seed.to_le_bytes());
+        for label in path {
+            hasher.update(&label.to_le_bytes());
+        }
+        Stream { words: ChaCha8Rng::from_seed(*hasher.finalize().as_bytes()) }
     }
+
     /// The next 64 bits.
+    #[inline]
     pub fn next_u64(&mut self) -> u64 {
-        todo!()
+        self.words.next_u64()
     }
+
     /// A draw from `0..bound` by one word, multiply and shift (its bias is below `bound / 2^64`); `bound` is at least 1.
+    #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
-        let _ = bound;
-        todo!()
+        assert!(bound >= 1, "nothing can be drawn from an empty range");
+        scaled(self.next_u64(), bound)
     }
+
     /// A draw from `low..=high`.
+    #[inline]
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        let _ = (low, high);
-        todo!()
+        assert!(low <= high, "nothing can be drawn between {low} and {high}");
+        let word = self.next_u64();
+        match (high - low).checked_add(1) {
+            Some(bound) => low + scaled(word, bound),
+            None => word,
+        }
     }
+
     /// True in `ppm` of a million draws.
+    #[inline]
     pub fn chance_ppm(&mut self, ppm: u32) -> bool {
-        let _ = ppm;
-        todo!()
+        self.below(1_000_000) < u64::from(ppm)
     }
+}
+
+/// `word`, taken as a fraction of 2^64, of `bound`.
+#[inline]
+fn scaled(word: u64, bound: u64) -> u64 {
+    ((u128::from(word) * u128::from(bound)) >> 64) as u64
 }

@@ -1,6 +1,8 @@
 //! The store port: where frames go and where rows are kept between openings. Synchronous on purpose: the single writer
 //! owns its thread, and async stays at the edges.
 
+pub mod redb;
+
 use serde::{Deserialize, Serialize};
 
 /// A frame's bytes with the sequences it covers.

@@ -1,0 +1,143 @@
+//! Plans are read back as written, refused with a remedy, and drawn within the promises.
+
+use faults::{At, Fault, Ground, Kind, Plan, PlanError, Planned, Swarm, Target};
+use proptest::prelude::*;
+use std::time::Duration;
+
+fn ground(agents: u32, secs: u64) -> Ground {
+    Ground { agents, lasts: Duration::from_secs(secs), disk_operations: 20_000 }
+}
+
+fn everything() -> Swarm {
+    Swarm { kinds: Kind::ALL.to_vec(), most_per_kind: 5 }
+}
+
+fn one(at: &str, fault: &str, target: &str) -> String {
+    format!("format = 1\n[[faults]]\nat = {at}\nfault = {fault}\ntarget = {target}\nfor = \"1s\"\n")
+}
+
+#[test]
+fn senseless_plans_are_refused_with_a_remedy() {
+    let time = "{ time = \"1s\" }";
+    let table: &[(String, &str)] = &[
+        ("".into(), "format"),
+        ("format = 2\nnew_field = 1".into(), "format 2 is not known"),
+        ("format = -1".into(), "is not known"),
+        ("format = 1\nfalts = []".into(), "line 2, column 1"),
+        ("format = 1\n[[faults]]\nat =".into(), "line 3"),
+        (one(time, "{ loss = { ppm = 1000001 } }", "\"all\""), "0 to 1000000"),
+        (one(time, "{ loss = { ppm = -1 } }", "\"all\""), "line 4"),
+        (one(time, "\"explode\"", "\"all\""), "explode"),
+        (one("{ time = \"9999h\" }", "\"kill\"", "{ node = \"ledger\" }"), "at most 1000h"),
+        (one("{ operation = 0 }", "\"kill\"", "{ node = \"ledger\" }"), "count from 1"),
+        (one("{ operation = 5 }", "\"pause\"", "{ node = \"ledger\" }"), "only kill and power-cut"),
+        (one(time, "{ clock-drift = { rate_ppm = 100 } }", "{ node = \"ledger\" }"), "500000 to 2000000"),
+        (
+            one(time, "{ cap-lowered = { level = \"moon\", percent = 5 } }", "\"all\""),
+            "unit, run, user-day, ledger-day",
+        ),
+        (one(time, "{ cap-lowered = { level = \"run\", percent = 100 } }", "\"all\""), "0 to 99"),
+        (one(time, "{ slow = { factor = 1 } }", "\"all\""), "2 to 100"),
+        (one(time, "{ cancel = { nth = 0 } }", "{ node = \"agent-0\" }"), "count from 1"),
+        (one(time, "\"kill\"", "{ node = \"provider\" }"), "use server-error"),
+        (one(time, "\"kill\"", "{ link = [\"ledger\", \"owner\"] }"), "strikes a node"),
+        (one(time, "\"partition-one-way\"", "{ node = \"ledger\" }"), "needs a link"),
+        (one(time, "\"partition\"", "{ link = [\"ledger\", \"ledger\"] }"), "between two nodes"),
+        (one(time, "{ slow = { factor = 2 } }", "{ node = \"ledger\" }"), "target = \"all\""),
+    ];
+    for (text, expect) in table {
+        let error = Plan::from_toml(text).expect_err(text);
+        assert!(error.to_string().contains(expect), "{text}\ngave: {error}\nwithout: {expect}");
+    }
+    assert!(matches!(Plan::from_toml("format = 7"), Err(PlanError::Format { found: 7 })));
+}
+
+#[test]
+fn a_readable_plan_is_read_as_it_says() {
+    let plan = Plan::from_toml(&one("{ operation = 5 }", "\"power-cut\"", "{ node = \"ledger\" }")).expect("readable");
+    let planned = Planned {
+        at: At::Operation(5),
+        fault: Fault::PowerCut,
+        target: Target::Node("ledger".to_owned()),
+        lasts: Duration::from_secs(1),
+    };
+    assert_eq!(plan.faults, [planned]);
+}
+
+#[test]
+fn every_kind_has_a_name_of_its_own_and_is_drawn() {
+    for kind in Kind::ALL {
+        assert_eq!(Kind::named(kind.name()), Some(kind));
+        let quoted = toml::Value::try_from(kind).expect("a string").to_string();
+        assert_eq!(quoted, format!("\"{}\"", kind.name()));
+        let drawn = |seed| everything().draw(seed, &ground(4, 300)).plan.faults;
+        assert!(
+            (0..64).any(|seed| drawn(seed).iter().any(|planned| planned.fault.kind() == kind)),
+            "{kind} never drawn"
+        );
+    }
+}
+
+#[test]
+fn a_kind_that_is_on_in_half_the_seeds_is_on_in_about_half() {
+    for kind in Kind::ALL {
+        let on = (0..1_000).filter(|seed| everything().draw(*seed, &ground(4, 300)).on.contains(&kind)).count();
+        assert!((420..=580).contains(&on), "{kind} is on in {on} of 1000 seeds");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "\\PC*") {
+        let _ = Plan::from_toml(&text);
+    }
+
+    #[test]
+    fn any_damage_to_a_plan_is_read_or_refused(seed: u64, cut in 0usize..2_000, byte: u8) {
+        let text = everything().draw(seed, &ground(4, 300)).plan.to_toml();
+        let mut bytes = text.into_bytes();
+        let at = cut.min(bytes.len());
+        if let Some(damaged) = bytes.get_mut(at) {
+            *damaged = byte;
+        }
+        let _ = Plan::from_toml(&String::from_utf8_lossy(&bytes));
+        let _ = Plan::from_toml(&String::from_utf8_lossy(&bytes[..at]));
+    }
+
+    #[test]
+    fn a_drawn_plan_makes_sense_is_survivable_and_reads_back(seed: u64, agents in 1u32..40, secs in 1u64..100_000) {
+        let ground = ground(agents, secs);
+        let plan = everything().draw(seed, &ground).plan;
+        plan.check().expect("drawn within the ranges");
+        prop_assert_eq!(&Plan::from_toml(&plan.to_toml()).expect("as written"), &plan);
+        for planned in &plan.faults {
+            if let At::Time(at) = planned.at {
+                prop_assert!(at + planned.lasts <= ground.lasts);
+            }
+        }
+        let stops = |planned: &&Planned| matches!(planned.fault, Fault::Kill | Fault::PowerCut | Fault::Pause);
+        let spans: Vec<_> = plan.faults.iter().filter(stops).filter_map(|planned| match (&planned.at, &planned.target) {
+            (At::Time(at), Target::Node(name)) => Some((*at, *at + planned.lasts, name.clone())),
+            _ => None,
+        }).collect();
+        for (begin, _, name) in &spans {
+            let at_once = spans.iter().filter(|(b, e, n)| b <= begin && begin <= e && (n == name || n.starts_with("agent-")));
+            let ledger = at_once.clone().filter(|(.., n)| n == "ledger").count();
+            prop_assert!(ledger <= 1);
+            let agents_down: std::collections::BTreeSet<_> = at_once.filter(|(.., n)| n.starts_with("agent-")).map(|(.., n)| n).collect();
+            prop_assert!(agents == 1 || agents_down.len() < agents as usize);
+        }
+    }
+
+    #[test]
+    fn turning_a_kind_off_leaves_the_others_as_they_were(seed: u64, off in 0usize..17) {
+        // Without a limit in play: only kinds that never compete for a node.
+        let calm = |kind: &Kind| !matches!(kind, Kind::Kill | Kind::PowerCut | Kind::Pause);
+        let all: Vec<Kind> = Kind::ALL.into_iter().filter(calm).collect();
+        let fewer: Vec<Kind> = all.iter().copied().filter(|kind| *kind != Kind::ALL[off]).collect();
+        let draw = |kinds| Swarm { kinds, most_per_kind: 5 }.draw(seed, &ground(4, 300)).plan.faults;
+        let mut expect = draw(all);
+        expect.retain(|planned| planned.fault.kind() != Kind::ALL[off]);
+        prop_assert_eq!(draw(fewer), expect);
+    }
+}
