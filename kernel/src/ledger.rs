@@ -1,15 +1,35 @@
 //! The single writer: batches of requests become one frame, one durable commit, then replies and notices.
+//!
+//! A request is decided command by command: each room's `decide` reads the tables, `apply` folds its events at once, and
+//! the next command, or the next request, is decided on what that made. A request of several commands that is refused or
+//! has to wait takes back what its earlier commands did. Nothing leaves before the store has the frame; when the store
+//! fails, memory may be ahead of it, so the ledger is poisoned and must be opened again.
 
 use crate::{
+    effect,
+    id::{ClientId, LedgerTime},
+    lease::{self, Lock},
     planted::Planted,
-    record::{Hash, LogError},
-    request::{Answer, Notice, Query, Reply, Submitted},
+    prove,
+    record::{Draft, Event, Hash, Head, LogError, Verifier},
+    request::{
+        Answer, Command, Decision, Notice, Outcome, Query, Reply, Request, RunStanding, Submitted, Turn, UnitStanding,
+    },
+    reserve,
+    room::{Case, No, Ruling, Term},
+    run,
     store::{Store, StoreError},
+    table::{TableHash, Tables},
 };
 
 /// The ledger: its tables in memory, its frames in `S`.
+#[derive(Debug)]
 pub struct Ledger<S: Store> {
     store: S,
+    tables: Tables,
+    planted: Planted,
+    clock: Clock,
+    poisoned: bool,
 }
 
 /// What a commit gives back: one reply a request, in order, and the notices, all of them true and durable.
@@ -43,51 +63,289 @@ pub enum LedgerError {
     },
 }
 
+/// Ledger time from the writer's monotonic clock.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    /// The highest ledger time committed when the ledger was opened.
+    base: LedgerTime,
+    /// The first reading after opening, which is fixed onto `base`: the ledger's downtime does not count.
+    first_ns: Option<u64>,
+}
+
+impl Clock {
+    fn read(&mut self, now_ns: u64) -> LedgerTime {
+        let first_ns = *self.first_ns.get_or_insert(now_ns);
+        LedgerTime(self.base.0.saturating_add(now_ns.saturating_sub(first_ns)))
+    }
+}
+
 impl<S: Store> Ledger<S> {
     /// Opens what the store holds: rows as of its checkpoint, and every frame after it folded with `apply`.
-    pub fn open(store: S, planted: Planted) -> Result<Ledger<S>, LedgerError> {
-        let _ = (store, planted);
-        todo!()
+    pub fn open(mut store: S, planted: Planted) -> Result<Ledger<S>, LedgerError> {
+        let loaded = store.load()?;
+        let mut tables = Tables::default();
+        for row in &loaded.rows {
+            tables.load(row).map_err(|what| StoreError::Damaged { what })?;
+        }
+        let head = tables.record.head();
+        let fits = match loaded.digest {
+            Some(digest) => digest == tables.digest() && head.next_seq == loaded.checkpoint,
+            None => loaded.rows.is_empty() && loaded.checkpoint == 0,
+        };
+        if !fits {
+            return Err(LedgerError::CheckpointForged { next_seq: loaded.checkpoint });
+        }
+        let mut verifier = Verifier::after(head);
+        for stored in &loaded.frames {
+            let first_seq = verifier.head().next_seq;
+            prove::fold(&mut tables, &mut verifier, &stored.bytes, &planted)?;
+            let next_seq = verifier.head().next_seq;
+            if (stored.first_seq, stored.next_seq) != (first_seq, next_seq) {
+                return Err(LogError::OutOfSequence { expected: next_seq, found: stored.next_seq }.into());
+            }
+        }
+        let Head { next_seq, time: base, .. } = tables.record.head();
+        prove::conserves(&tables, &planted).map_err(|why| LogError::Impossible { seq: next_seq, why: why.0 })?;
+        Ok(Ledger { store, tables, planted, clock: Clock { base, first_ns: None }, poisoned: false })
     }
 
     /// Decides a batch in order, makes it durable as one frame, then answers. `now_ns` is the writer's monotonic clock; the
     /// first reading after opening is fixed onto the highest ledger time committed.
     pub fn commit(&mut self, now_ns: u64, batch: Vec<Submitted>) -> Result<Committed, LedgerError> {
-        let _ = (&mut self.store, now_ns, batch);
-        todo!()
+        if self.poisoned {
+            return Err(LedgerError::Poisoned);
+        }
+        let head = self.tables.record.head();
+        let time = self.clock.read(now_ns).max(head.time);
+        let mut work = Work { draft: Draft::new(head, time), notices: Vec::new() };
+        let replies = batch.iter().map(|submitted| self.answer(submitted, now_ns, time, &mut work)).collect();
+        let Work { draft, notices } = work;
+        if draft.is_empty() {
+            return Ok(Committed { replies, notices, frame: None });
+        }
+        let frame = draft.finish();
+        assert_eq!(frame.next_seq, self.tables.record.head().next_seq, "what was applied is what is stored");
+        if let Err(broken) = self.store.commit(&frame) {
+            self.poisoned = true;
+            return Err(broken.into());
+        }
+        Ok(Committed { replies, notices, frame: Some(frame.bytes) })
     }
 
     /// Answers from committed state.
     pub fn query(&self, query: &Query) -> Answer {
-        let _ = query;
-        todo!()
+        let reserve = &self.tables.reserve;
+        match *query {
+            Query::Run(tenant, run) => {
+                let row = self.tables.run.runs.get(&(tenant, run));
+                Answer::Run(row.map(|row| RunStanding { ended: row.ended, units: units(&self.tables, tenant, run) }))
+            }
+            Query::AwaitsOwner(tenant) => {
+                let all = (tenant, crate::id::ReservationId(0))..=(tenant, crate::id::ReservationId(u64::MAX));
+                Answer::AwaitsOwner(reserve.awaiting.range(all).map(|((_, id), ())| *id).take(AWAITS_AT_MOST).collect())
+            }
+            Query::Account(account) => {
+                let reserve::Sums { settled, live } = reserve.sums(account);
+                Answer::Account { settled, live, cap: reserve.cap(account) }
+            }
+            Query::Head => {
+                let Head { next_seq, chain, time } = self.tables.record.head();
+                Answer::Head { next_seq, chain, time }
+            }
+        }
     }
 
-    /// When, on the writer's monotonic clock, a tick is next due: a lease ends. `None` while nothing can expire.
+    /// When, on the writer's monotonic clock, a tick is next due: a lease ends. `None` while nothing can expire. Before the
+    /// first commit after opening it is due at once, because only a reading tells what ledger time it is.
     pub fn tick_due_ns(&self) -> Option<u64> {
-        todo!()
+        let until = self.tables.lease.first_end()?;
+        let Some(first_ns) = self.clock.first_ns else { return Some(0) };
+        // A lease binds up to and including its end, so it is due one nanosecond later.
+        let after_base = until.0.saturating_add(1).saturating_sub(self.clock.base.0);
+        Some(first_ns.saturating_add(after_base))
     }
 
     /// The next sequence and the chain so far.
     pub fn head(&self) -> (u64, Hash) {
-        todo!()
+        let Head { next_seq, chain, .. } = self.tables.record.head();
+        (next_seq, chain)
     }
 
     /// Saves the rows changed since the last checkpoint.
     pub fn checkpoint(&mut self) -> Result<(), LedgerError> {
-        todo!()
+        if self.poisoned {
+            return Err(LedgerError::Poisoned);
+        }
+        let next_seq = self.tables.record.head().next_seq;
+        let (changed, digest) = self.tables.save();
+        if let Err(broken) = self.store.checkpoint(next_seq, &changed, digest) {
+            self.poisoned = true; // the rows count as saved, and may not be
+            return Err(broken.into());
+        }
+        Ok(())
     }
 
     /// One hash a table, by its stable number, over its rows in key order.
     pub fn table_hashes(&self) -> Vec<(u16, Hash)> {
-        todo!()
+        self.tables.hashes().into_iter().map(|table| (table.number, table.hash)).collect()
     }
-}
 
-impl<S: Store> Ledger<S> {
-    /// The last frame as stored; `None` of an empty log. The one frame that may never have been announced.
+    /// Every table's number, name, number of rows and hash.
+    pub fn tables(&self) -> Vec<TableHash> {
+        self.tables.hashes()
+    }
+
+    /// The store, for whoever reads the log or opens it again.
+    pub fn into_store(self) -> S {
+        self.store
+    }
+
+    /// The last frame as stored, `None` of an empty log: the one frame that may be durable and never announced.
     pub fn last_frame(&mut self) -> Result<Option<Vec<u8>>, LedgerError> {
         let Some(last_seq) = self.head().0.checked_sub(1) else { return Ok(None) };
         Ok(self.store.log(last_seq)?.pop().map(|frame| frame.bytes))
     }
+
+    /// Decides one request and records its decision.
+    fn answer(&mut self, submitted: &Submitted, now_ns: u64, time: LedgerTime, work: &mut Work) -> Reply {
+        let request = &submitted.request;
+        let own = request.client == ClientId::LEDGER;
+        if !own && let Some(reply) = effect::decide(&self.tables, request, &self.planted) {
+            return reply;
+        }
+        let planted = self.planted.clone();
+        let next_seq = self.tables.record.head().next_seq;
+        let case = Case::new(submitted, now_ns, time, next_seq, &planted);
+        let outcome = match self.attempt(&case, request, work) {
+            Ok(outcomes) => Ok(outcomes),
+            Err(No::Refused(refusal)) => {
+                work.notices.extend(self.turns_passed_on(&case, &request.commands));
+                Err(refusal)
+            }
+            Err(No::Waits(turn)) => return Reply::Waits(turn),
+        };
+        if !own {
+            let decided = Event::Effect(effect::decided(request, outcome.clone()));
+            self.append(&case, decided, work);
+        }
+        let seq = self.tables.record.head().next_seq.saturating_sub(1);
+        Reply::Decided(Decision { seq, outcome })
+    }
+
+    /// Applies all of a request's commands, or none.
+    fn attempt(&mut self, case: &Case<'_>, request: &Request, work: &mut Work) -> Result<Vec<Outcome>, No> {
+        let own = case.client == ClientId::LEDGER;
+        if own && !request.commands.iter().all(|command| is_own(case, command)) {
+            return Err(lease::Refusal::NoAuthority { needed: Lock::Owner }.into());
+        }
+        if !own {
+            effect::admit(request).map_err(|refusal| No::Refused(refusal.into()))?;
+        }
+        // A lone command is decided before anything is applied, and no agreement can refuse it but a settle's or a release's.
+        let one_way = matches!(
+            request.commands[..],
+            [Command::Lease(_) | Command::Run(_) | Command::Reserve(reserve::Command::Reserve { .. })]
+        );
+        if one_way {
+            return self.all(case, &request.commands, work);
+        }
+        let (mark, turns) = (work.draft.mark(), work.notices.len());
+        self.tables.begin();
+        let outcomes = self.all(case, &request.commands, work).and_then(|outcomes| {
+            run::agree(&self.tables, case.tenant, &request.commands)?;
+            Ok(outcomes)
+        });
+        if outcomes.is_ok() {
+            self.tables.keep();
+        } else {
+            self.tables.take_back();
+            work.draft.cut(mark);
+            work.notices.truncate(turns);
+        }
+        outcomes
+    }
+
+    /// Decides and applies commands in order, up to the first that is not admitted.
+    fn all(&mut self, case: &Case<'_>, commands: &[Command], work: &mut Work) -> Result<Vec<Outcome>, No> {
+        let mut outcomes = Vec::with_capacity(commands.len());
+        for command in commands {
+            let Ruling { events, outcome, notices } = match command {
+                Command::Lease(command) => lease::decide(&self.tables, case, command),
+                Command::Reserve(command) => reserve::decide(&self.tables, case, command),
+                Command::Run(command) => run::decide(&self.tables, case, command),
+            }?;
+            for event in events {
+                self.append(case, event, work);
+            }
+            work.notices.extend(notices);
+            outcomes.push(outcome);
+        }
+        Ok(outcomes)
+    }
+
+    /// Records an event and folds it.
+    fn append(&mut self, case: &Case<'_>, event: Event, work: &mut Work) {
+        let tenant = event.tenant(case.tenant);
+        let origin = self.tables.record.origin(tenant, &event, case.authority);
+        let record = work.draft.append(self.tables.record.head(), tenant, origin, event);
+        if let Err(impossible) = self.tables.apply(&record, &self.planted) {
+            panic!("decide made a record that cannot follow: {}\n{record:?}", impossible.0);
+        }
+    }
+
+    /// A request that was given its turn and is refused does not take it: the turn is the next waiter's.
+    fn turns_passed_on(&self, case: &Case<'_>, commands: &[Command]) -> Vec<Notice> {
+        if case.term == Term::None {
+            return Vec::new();
+        }
+        let turn = |command: &Command| match *command {
+            Command::Lease(lease::Command::Acquire { lock, .. }) => {
+                self.tables.lease.standing(lock).grant.is_none().then_some(Turn::Lock(lock))
+            }
+            Command::Reserve(reserve::Command::Reserve { run, .. }) => {
+                let user = self.tables.run.runs.get(&(case.tenant, run))?.user;
+                let (live, slots) = self.tables.reserve.slots(case.tenant, user);
+                (live < slots).then_some(Turn::Slot(case.tenant, user))
+            }
+            Command::Lease(_) | Command::Reserve(_) | Command::Run(_) => None,
+        };
+        commands.iter().filter_map(turn).map(Notice::TurnCame).collect()
+    }
+}
+
+/// The most reservations one [`Query::AwaitsOwner`] gives.
+const AWAITS_AT_MOST: usize = 1000;
+
+/// What one batch makes.
+struct Work {
+    draft: Draft,
+    notices: Vec<Notice>,
+}
+
+/// Whether the ledger itself may send the command.
+fn is_own(case: &Case<'_>, command: &Command) -> bool {
+    match command {
+        Command::Lease(command) => *command == lease::Command::Tick,
+        Command::Reserve(command) => {
+            use reserve::Command::{SetCap, SetPrice, SetSlots};
+            case.genesis && matches!(command, SetCap { .. } | SetSlots { .. } | SetPrice(_))
+        }
+        Command::Run(_) => false,
+    }
+}
+
+/// The latest attempt of each unit of a run.
+fn units(tables: &Tables, tenant: crate::id::TenantId, run: crate::id::RunId) -> Vec<UnitStanding> {
+    let mut units: Vec<UnitStanding> = Vec::new();
+    for (unit, attempt, row) in tables.run.attempts_of(tenant, run) {
+        let reserved = tables.reserve.reservations.get(&(tenant, row.reservation));
+        let reserved = reserved.expect("an attempt starts with its reservation");
+        let (open, worst) = (reserved.close.is_none(), reserved.worst);
+        let standing = UnitStanding { unit, attempt, state: row.state, reservation: row.reservation, open, worst };
+        match units.last_mut().filter(|last| last.unit == unit) {
+            Some(last) => *last = standing,
+            None => units.push(standing),
+        }
+    }
+    units
 }

@@ -11,7 +11,7 @@
 //! | [`record`] | what happened? events, sequence, hash chain, codec |
 //! | [`prove`] | can it be shown? rebuild of every table from the log |
 //!
-//! Beside them: [`ledger`] is the single writer, [`store`] the port it writes through, [`serve`] and [`client`] its two
+//! [`room`] holds what they share and [`table`] what they keep. Beside them: [`ledger`] is the single writer, [`store`] the port it writes through, [`serve`] and [`client`] its two
 //! ends on a bus.
 //!
 //! What is deliberately not here: only `serve`, `client` and `store` touch [`sim`]; every other file is pure, with no I/O,
@@ -29,6 +29,7 @@ pub mod prove;
 pub mod record;
 pub mod request;
 pub mod reserve;
+pub mod room;
 pub mod run;
 pub mod serve;
 pub mod store;

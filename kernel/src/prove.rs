@@ -1,1 +1,112 @@
-//! Can it be shown? Every table rebuilt from the log, hash-equal, table by table.
+//! Can it be shown? Every table rebuilt from the log, hash-equal, table by table; and money conserved over all of them.
+//!
+//! This room has no tables. It folds the log with the same `apply` that the writer uses, and never asks the writer.
+
+use crate::{
+    id::{TenantId, UserId},
+    money::MicroUsd,
+    planted::{Bug, Planted},
+    record::{Hash, Head, LogError, Verifier},
+    reserve::{Account, Sums},
+    room::{Impossible, ensure},
+    table::{TableHash, Tables},
+};
+use std::collections::BTreeMap;
+
+/// What the log alone gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rebuilt {
+    /// The head after the last frame.
+    pub head: Head,
+    /// Every table's hash, by number.
+    pub tables: Vec<TableHash>,
+}
+
+/// A table that is kept is not the one the log gives.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("table {number} ({name}) differs from what the log gives; drop it and rebuild it from the log")]
+pub struct Differs {
+    /// The table's number.
+    pub number: u16,
+    /// Its name; `?` if this build does not know it.
+    pub name: &'static str,
+    /// The hash of what is kept; `None` if nothing is.
+    pub kept: Option<Hash>,
+    /// The hash of what the log gives; `None` if the table is not known.
+    pub rebuilt: Option<Hash>,
+}
+
+/// Folds every frame of a log, from the first on, by the right rules: a log that a planted bug wrote may be impossible.
+pub fn rebuild<F: AsRef<[u8]>>(frames: impl IntoIterator<Item = F>) -> Result<Rebuilt, LogError> {
+    let planted = Planted::none();
+    let (mut tables, mut verifier) = (Tables::default(), Verifier::default());
+    for frame in frames {
+        fold(&mut tables, &mut verifier, frame.as_ref(), &planted)?;
+    }
+    let head = verifier.head();
+    conserves(&tables, &planted).map_err(|why| LogError::Impossible { seq: head.next_seq, why: why.0 })?;
+    Ok(Rebuilt { head, tables: tables.hashes() })
+}
+
+/// Whether every table that is kept is the one the log gives; names the first that is not.
+pub fn compare(kept: &[(u16, Hash)], rebuilt: &Rebuilt) -> Result<(), Differs> {
+    for table in &rebuilt.tables {
+        let of_kept = kept.iter().find(|(number, _)| *number == table.number).map(|(_, hash)| *hash);
+        if of_kept != Some(table.hash) {
+            let (number, name) = (table.number, table.name);
+            return Err(Differs { number, name, kept: of_kept, rebuilt: Some(table.hash) });
+        }
+    }
+    let unknown = kept.iter().find(|(number, _)| rebuilt.tables.iter().all(|table| table.number != *number));
+    match unknown {
+        Some(&(number, hash)) => Err(Differs { number, name: "?", kept: Some(hash), rebuilt: None }),
+        None => Ok(()),
+    }
+}
+
+/// Checks one more frame and folds its records.
+pub(crate) fn fold(
+    tables: &mut Tables,
+    verifier: &mut Verifier,
+    bytes: &[u8],
+    planted: &Planted,
+) -> Result<(), LogError> {
+    for record in &verifier.frame(bytes)?.records {
+        let folded = tables.apply(record, planted);
+        folded.map_err(|Impossible(why)| LogError::Impossible { seq: record.seq, why })?;
+    }
+    Ok(())
+}
+
+/// Whether the sums are those of the reservations: every account's settled and live money, every user's live slots, and
+/// every reservation that awaits the owner. Reads every row.
+pub(crate) fn conserves(tables: &Tables, planted: &Planted) -> Result<(), Impossible> {
+    let mut accounts: BTreeMap<(TenantId, Account), Sums> = BTreeMap::new();
+    let mut live: BTreeMap<(TenantId, UserId), u32> = BTreeMap::new();
+    for (&(tenant, reservation), row) in tables.reserve.reservations.iter() {
+        for account in row.accounts(tenant) {
+            let Sums { settled, live } = accounts.entry((account.tenant(), account)).or_default();
+            let (sum, more) = match row.close {
+                Some(close) => (settled, close.cost.unwrap_or(MicroUsd::ZERO)),
+                None => (live, row.worst),
+            };
+            let counted = sum.checked_add(more);
+            *sum = counted.ok_or_else(|| Impossible(format!("{account:?} holds more than can be counted")))?;
+        }
+        let open = u32::from(row.close.is_none());
+        *live.entry((tenant, row.user)).or_default() += open;
+        let awaits = tables.reserve.awaiting.get(&(tenant, reservation)).is_some();
+        ensure!(!awaits || open == 1, "reservation {reservation} has ended and awaits the owner");
+    }
+    for (key, sums) in tables.reserve.accounts.iter() {
+        let right = accounts.remove(key).unwrap_or_default();
+        ensure!(*sums == right, "{:?} holds {sums:?}, and its reservations {right:?}", key.1);
+    }
+    ensure!(accounts.is_empty(), "an account of a reservation has no row");
+    for (key, slots) in tables.reserve.live.iter() {
+        let right = live.get(key).copied().unwrap_or(0);
+        let equal = *slots == right || planted.is_on(Bug::ReleaseTwice);
+        ensure!(equal, "user {} holds {slots} slots, and has {right} open reservations", key.1);
+    }
+    Ok(())
+}

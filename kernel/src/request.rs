@@ -44,6 +44,31 @@ pub struct Request {
     pub commands: Vec<Command>,
 }
 
+impl Request {
+    /// The ledger's own: lets time pass.
+    pub fn tick() -> Request {
+        Request::own(vec![Command::Lease(lease::Command::Tick)])
+    }
+
+    /// The ledger's own: caps, slots and prices, as the first request of an empty ledger.
+    pub fn genesis(commands: Vec<Command>) -> Request {
+        Request::own(commands)
+    }
+
+    fn own(commands: Vec<Command>) -> Request {
+        Request {
+            tenant: TenantId::LEDGER,
+            client: ClientId::LEDGER,
+            incarnation: 0,
+            number: 0,
+            acknowledged: 0,
+            authority: None,
+            wait_ns: 0,
+            commands,
+        }
+    }
+}
+
 /// A request as the server hands it to the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submitted {
@@ -52,6 +77,13 @@ pub struct Submitted {
     /// The writer's monotonic reading, in nanoseconds, after which the request may no longer be granted a turn:
     /// its arrival plus `wait_ns`. Equal to its arrival if it does not wait.
     pub waits_until_ns: u64,
+}
+
+impl Submitted {
+    /// `request` as it arrives at `now_ns` of the writer's clock.
+    pub fn arriving(request: Request, now_ns: u64) -> Submitted {
+        Submitted { waits_until_ns: now_ns.saturating_add(request.wait_ns), request }
+    }
 }
 
 /// What an admitted command gives back.

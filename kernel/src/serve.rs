@@ -594,10 +594,11 @@ impl Writer {
         }
     }
 
-    /// Parks first, so that a notice of this very batch finds who was told to wait in it.
+    /// Parks first, so that a notice of this very batch finds who was told to wait in it. Whoever was called and did not
+    /// take its turn passes it on; that of a refused one is in the ledger's own notices.
     fn park_and_call(&self, origins: Vec<Origin>, submitted: Vec<Submitted>, replies: &[Reply], notices: &[Notice]) {
         let parked = &mut self.desk.borrow_mut().parked;
-        let mut unused = Vec::new();
+        let mut passed_on = Vec::new();
         for ((origin, submitted), reply) in origins.into_iter().zip(submitted).zip(replies) {
             match (origin, reply) {
                 (Origin::Client(_), Reply::Waits(_)) if parked.holds(&submitted.request) => {}
@@ -605,24 +606,22 @@ impl Writer {
                     send_waiting(&self.world, from, name(&submitted.request));
                     parked.park(*turn, Arrival { from, submitted });
                 }
-                (Origin::Waiter(from, called), Reply::Waits(turn)) => {
-                    let arrival = Arrival { from, submitted };
-                    match *turn == called.place.0 {
-                        true => parked.park_at(called.place, arrival),
-                        false => parked.park(*turn, arrival),
-                    }
+                (Origin::Waiter(from, Called { place, .. }), Reply::Waits(turn)) if *turn == place.0 => {
+                    parked.park_at(place, Arrival { from, submitted });
                 }
-                (Origin::Waiter(_, Called { place: (turn, _), in_turn: true }), reply) if !is_admitted(reply) => {
-                    unused.push(turn);
+                (Origin::Waiter(from, called), Reply::Waits(turn)) => {
+                    parked.park(*turn, Arrival { from, submitted });
+                    passed_on.extend(called.in_turn.then_some(called.place.0));
+                }
+                (Origin::Waiter(_, called), Reply::Stale { .. } | Reply::Forgotten { .. }) => {
+                    passed_on.extend(called.in_turn.then_some(called.place.0));
                 }
                 (Origin::Ledger, Reply::Waits(turn)) => panic!("the ledger told itself to wait for {turn:?}"),
                 _ => {}
             }
         }
-        for Notice::TurnCame(turn) in notices {
-            parked.come(*turn);
-        }
-        for turn in unused {
+        let noticed = notices.iter().map(|Notice::TurnCame(turn)| *turn);
+        for turn in noticed.chain(passed_on) {
             parked.come(turn);
         }
     }
@@ -693,8 +692,4 @@ impl Writer {
             })
             .await
     }
-}
-
-fn is_admitted(reply: &Reply) -> bool {
-    matches!(reply, Reply::Decided(decision) if decision.outcome.is_ok())
 }

@@ -12,6 +12,8 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 const STORE: NodeId = NodeId(0);
 const FRAMES: u64 = 12;
 const CHECKPOINT_EVERY: u64 = 4;
+/// Disk operations that creation takes.
+const CREATING: u64 = 20;
 
 /// Frame `i` holds one, two or three records, and now and then more bytes than a page.
 fn frame(i: u64) -> StoredFrame {
@@ -146,18 +148,16 @@ fn both_kinds() -> impl Iterator<Item = bool> {
 #[test]
 fn no_single_crash_loses_what_was_acknowledged() {
     let (operations, _) = crash(0, vec![]);
-    let creating = 20;
-    assert!(operations[0] > creating, "the work goes on after creation");
+    assert!(operations[0] > CREATING, "the work goes on after creation");
     for at in 1..=operations[0] {
         for power_cut in both_kinds() {
-            // A cut draws what survives: inside creation, where the names change, more draws are worth their time.
-            for seed in 0..if !power_cut {
-                1
-            } else if at <= creating {
-                24
-            } else {
-                4
-            } {
+            // A cut draws what survives: inside creation, where names change, more draws are worth their time.
+            let seeds = match power_cut {
+                false => 1,
+                true if at <= CREATING => 24,
+                true => 4,
+            };
+            for seed in 0..seeds {
                 crash(seed, vec![Crash { at, power_cut }]);
             }
         }
@@ -173,6 +173,18 @@ fn no_crash_inside_recovery_loses_what_was_acknowledged() {
             for at in (1 + inside % stride..=operations[0]).step_by(stride as usize) {
                 let first = Crash { at, power_cut: (at + inside) % 3 > 0 };
                 crash(at << 8 | inside, vec![first, Crash { at: inside, power_cut: second }]);
+            }
+        }
+    }
+}
+
+/// A name that a killed creation left in the page cache is as much in danger as what a killed commit left there.
+#[test]
+fn a_cut_after_a_killed_creation_loses_nothing_that_was_acknowledged() {
+    for at in 1..=CREATING {
+        for later in 1..=40 {
+            for seed in 0..3 {
+                crash(seed, vec![Crash { at, power_cut: false }, Crash { at: later, power_cut: true }]);
             }
         }
     }

@@ -121,7 +121,7 @@ pub fn parse(text: &str, whence: &str) -> Result<Scenario, CatalogueError> {
 
 /// The names a scenario may give its invariants.
 pub(crate) fn known_invariants() -> Vec<&'static str> {
-    crate::invariant::NAMES.to_vec()
+    crate::invariant::all().iter().map(|invariant| invariant.name()).collect()
 }
 
 /// The rows a scenario may feed.

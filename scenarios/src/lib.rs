@@ -5,7 +5,8 @@
 //! - [`scenario`] and [`catalogue`]: a scenario as a file, its caps, prices, sizes, swarm and bounds.
 //! - [`fact`] and [`invariant`]: what the omniscient observer saw, and what must hold of it; [`model`] is the independent
 //!   reference that predicts budgets and leases after each commit.
-//! - [`runner`]: one run from a [`runner::RunSpec`] to its verdict; [`capsule`]: a run as a file that plays it again.
+//! - [`runner`]: one run from a [`runner::RunSpec`] to its verdict; [`capsule`]: a run as a file that plays it again;
+//!   [`gate`]: many seeds dealt over scenarios, and what they add up to.
 //!
 //! What is deliberately not here: no rule of the ledger (those are in `kernel`), no fault mechanism (`sim`) and no drawing of
 //! plans (`faults`), no threads, and no printing. Invariants read facts and the ledger's log, never kernel memory.
@@ -14,6 +15,7 @@ pub mod capsule;
 pub mod cast;
 pub mod catalogue;
 pub mod fact;
+pub mod gate;
 pub mod invariant;
 pub mod model;
 pub mod runner;

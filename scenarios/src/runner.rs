@@ -6,10 +6,24 @@ use crate::{
     workload::WorkList,
 };
 use faults::Plan;
-use kernel::planted::Bug;
+use kernel::{planted::Bug, record::Record};
 use serde::{Deserialize, Serialize};
-use sim::{Engine, Recording, Stats};
+use sim::{Engine, Recorded, Recording, Stats};
 use std::{path::PathBuf, sync::Arc};
+
+mod director;
+mod folder;
+mod observe;
+mod play;
+mod rest;
+mod spec;
+mod tally;
+mod weather;
+
+pub(crate) use folder::beside;
+pub use folder::{BLOCK_BYTES, Provenance, ResultFile, write_folder};
+pub use play::{PANICKED, RunError, play};
+pub use spec::{Choices, PlanChoice, SpecError, drawn, spec};
 
 /// What came of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -138,4 +152,15 @@ pub struct RunReport {
     pub reached: Vec<(String, u64)>,
     /// How many faults the plan held.
     pub faults: u64,
+}
+
+/// A run that was played.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its verdict and its figures.
+    pub report: RunReport,
+    /// Its history, as much of it as was to be kept.
+    pub history: Recorded,
+    /// The ledger's whole log, as the store holds it in the end; empty if it could not be read.
+    pub log: Vec<Record>,
 }

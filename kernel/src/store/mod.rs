@@ -1,6 +1,7 @@
 //! The store port: where frames go and where rows are kept between openings. Synchronous on purpose: the single writer
 //! owns its thread, and async stays at the edges.
 
+pub mod memory;
 pub mod redb;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,12 @@ pub struct StoredFrame {
     pub next_seq: u64,
     /// The postcard encoding of a [`Frame`](crate::record::Frame).
     pub bytes: Vec<u8>,
+}
+
+impl AsRef<[u8]> for StoredFrame {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// One row of one table: its key's and its value's postcard encodings; no value means the row is gone.

@@ -1,15 +1,31 @@
 //! The processes: the ledger, the agents, the provider, the owner. Async code on [`sim::World`], the same in every engine.
+//!
+//! Every wait is a timer or a message. What a process must not lose is in the ledger or, for the provider, on its invoice.
 
-use crate::{scenario::Scenario, workload::WorkList};
+mod agent;
+mod asking;
+mod lane;
+mod ledger;
+mod meter;
+mod owner;
+mod provider;
+pub mod wire;
+
+use crate::{
+    scenario::{Caps, Scenario},
+    workload::WorkList,
+};
 use kernel::{
+    id::TenantId,
     money::MicroUsd,
     planted::Planted,
     reserve::Level,
     store::{Store, StoreError},
 };
-use sim::{Disk, NodeId, NodeSpec};
+use sim::{Boot, Disk, DiskSpec, NodeId, NodeSpec, World};
 use std::{
     cell::{Cell, RefCell},
+    future::Future,
     rc::Rc,
     sync::Arc,
 };
@@ -40,6 +56,16 @@ pub struct Stage {
     pub done: RefCell<std::collections::BTreeSet<NodeId>>,
     /// Whether the owner has nothing left to resolve or to order.
     pub owner_idle: Cell<bool>,
+    /// How often an attempt was left to the owner; see [`Stage::leave_to_owner`].
+    pub left_to_owner: Cell<u64>,
+}
+
+impl Stage {
+    /// Tells the owner, before it is recorded, that an attempt's outcome is unknown: it is not idle until it has looked.
+    pub fn leave_to_owner(&self) {
+        self.left_to_owner.set(self.left_to_owner.get() + 1);
+        self.owner_idle.set(false);
+    }
 }
 
 /// Opens the ledger's store on its node's disk; called at each boot.
@@ -58,6 +84,23 @@ pub struct Casting {
     /// What the director and the cast share.
     pub stage: Rc<Stage>,
 }
+
+impl Casting {
+    /// The caps in force from the first moment: those for arrivals if the work is an open loop and the scenario has any.
+    pub fn caps(&self) -> &Caps {
+        let on_arrivals = self.scenario.caps_on_arrivals.as_ref().filter(|_| self.work.open_loop);
+        on_arrivals.unwrap_or(&self.scenario.caps)
+    }
+
+    /// How many users the agents are dealt over.
+    pub fn users(&self) -> u32 {
+        let agents = u32::try_from(self.work.agents.len()).unwrap_or(u32::MAX);
+        agents.div_ceil(self.scenario.sizes.agents_per_user.max(1)).max(1)
+    }
+}
+
+/// The tenant whose fleet it is.
+pub const TENANT: TenantId = TenantId(1);
 
 /// Where each process of a cast is found: `ledger` 0, `provider` 1, `owner` 2, `agent-i` 3 + i.
 pub const LEDGER: NodeId = NodeId(0);
@@ -86,6 +129,30 @@ pub fn node_named(name: &str, agents: u32) -> Option<NodeId> {
 
 /// The cast's nodes, in the order of their addresses.
 pub fn assemble(casting: Casting) -> Vec<NodeSpec> {
-    let _ = casting;
-    todo!()
+    let casting = Rc::new(casting);
+    let disk = casting.scenario.disk;
+    let invoice = Rc::new(provider::Invoice::default());
+    let mut cast = vec![
+        node("ledger".into(), disk, &casting, ledger::run),
+        node("provider".into(), DiskSpec::FLASH, &casting, move |world, casting| {
+            provider::run(world, casting, invoice.clone())
+        }),
+        node("owner".into(), DiskSpec::FLASH, &casting, owner::run),
+    ];
+    for index in 0..casting.work.agents.len() {
+        let run = move |world, casting| agent::run(world, casting, index);
+        cast.push(node(format!("agent-{index}"), DiskSpec::FLASH, &casting, run));
+    }
+    cast
+}
+
+fn node<F: Future<Output = ()> + 'static>(
+    name: String,
+    disk: DiskSpec,
+    casting: &Rc<Casting>,
+    run: impl Fn(World, Rc<Casting>) -> F + 'static,
+) -> NodeSpec {
+    let casting = casting.clone();
+    let boot: Boot = Rc::new(move |world| Box::pin(run(world, casting.clone())));
+    NodeSpec { name, cores: 1, disk, boot }
 }

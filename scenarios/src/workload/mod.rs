@@ -1,5 +1,14 @@
 //! What each agent is to do, as an explicit list: drawn from a seed, or read from an arrival trace.
+//!
+//! A list is a pure function of the scenario and the seed. Each item is drawn from a stream of its own, a fixed number of
+//! words whatever comes of it, so that adding an agent, a run or a unit shifts nobody else's draws.
 
+pub mod arrivals;
+pub mod contention;
+pub mod research;
+pub mod takeover;
+
+use crate::scenario::{Scenario, Workload};
 use kernel::{
     id::{RunId, UnitId, UserId},
     money::Usage,
@@ -41,4 +50,24 @@ pub struct WorkList {
     pub agents: Vec<Vec<Item>>,
     /// Whether items begin when their first unit is due and may overlap, rather than one after the other.
     pub open_loop: bool,
+}
+
+/// The work of a scenario, drawn from `seed`.
+pub fn draw(scenario: &Scenario, seed: u64) -> WorkList {
+    let (sizes, price) = (&scenario.sizes, &scenario.provider.price);
+    match scenario.workload {
+        Workload::Research => research::work(sizes, seed),
+        Workload::Contention => contention::work(sizes, price),
+        Workload::Takeover => takeover::work(sizes, seed),
+    }
+}
+
+/// The user that agent `index` works for.
+fn user(index: u32, agents_per_user: u32) -> UserId {
+    UserId(index / agents_per_user.max(1))
+}
+
+/// The name of the `item`th run on the list of agent `index`.
+fn run(index: u32, item: u32) -> RunId {
+    RunId(u64::from(index) << 32 | u64::from(item))
 }

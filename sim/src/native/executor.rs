@@ -237,7 +237,8 @@ impl Core {
             (state.take_tasks(|_| true), receivers)
         };
         drop(doomed);
-        drop(self.observer.borrow_mut().take());
+        let observer = self.observer.borrow_mut().take();
+        drop(observer);
         let log = self.log.borrow_mut().take().expect("a run is closed once");
         (log.finish(), stats)
     }
@@ -443,7 +444,7 @@ impl State {
 
     fn unwait(&mut self, index: u32) -> Option<TimerSlot> {
         let slot = self.timers.remove(self.timers.word_at(index))?;
-        self.dead_events += usize::from(slot.armed && self.events.len() > 0);
+        self.dead_events += usize::from(slot.armed);
         if self.dead_events > DEAD_EVENTS_WORTH_DROPPING && self.dead_events * 2 > self.events.len() {
             let timers = &self.timers;
             self.events.retain(|event| !matches!(event.what, What::Timer(word) if timers.get(word).is_none()));

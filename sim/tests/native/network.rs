@@ -19,10 +19,12 @@ fn chatter(to: &'static [NodeId], count: u32, every: Duration) -> Boot {
     })
 }
 
-type Arrivals = Seen<(NodeId, NodeId, u32, u64)>;
+/// Who got it, from whom, its number, and when.
+type Arrived = (NodeId, NodeId, u32, u64);
+type Arrivals = Seen<Arrived>;
 
-/// A node that writes down (to, from, number, true time) of what arrives; its clock does not drift here.
-fn listener(see: &std::rc::Rc<dyn Fn((NodeId, NodeId, u32, u64))>) -> Boot {
+/// A node that writes down what arrives. Its clock does not drift here, so that it reads true time.
+fn listener(see: &std::rc::Rc<dyn Fn(Arrived)>) -> Boot {
     let see = see.clone();
     boot(move |world: World| {
         let see = see.clone();

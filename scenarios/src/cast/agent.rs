@@ -1,0 +1,404 @@
+//! An agent: a real client that sees the runs on its list through, one after the other or, in an open loop, each when due.
+//!
+//! It spawns a run and takes its lease in one request, reads where the run stands if anyone could have begun it, and from
+//! there goes on as a successor would: what has succeeded is skipped, an open reservation's call is sent again under the
+//! same key, a failed attempt is followed by the next, and what is indeterminate is left to the owner. It does the same after
+//! a restart, after a lane was cancelled, and when it takes a run over. So no await needs to be survived: whatever a dropped
+//! future leaves behind, in the ledger or at the provider, the next reading finds.
+
+use super::{
+    Casting,
+    asking::{Hold, Lines, Lost, granted, nanos},
+    lane::{Job, News, Round, Stint},
+    meter::Meter,
+};
+use crate::{
+    fact::Fact,
+    workload::{Item, Unit},
+};
+use kernel::{
+    id::{Fence, RunId, TaskId, UnitId},
+    lease::{self, Authority, Lock},
+    request::{Answer, Command, Outcome, Query, Refusal, RunStanding},
+    run::{self, AttemptState, Ending, Purpose},
+};
+use sim::{NodeId, Task, Time, World};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::pending,
+    rc::Rc,
+    time::Duration,
+};
+use tokio::sync::mpsc;
+
+/// Units of a stage that are worked on side by side, except in an open loop.
+const LANES: usize = 8;
+/// Attempts a unit is given before it is given up.
+pub(super) const MOST_ATTEMPTS: u32 = 3;
+/// The first pause before what did not go by the book is read and tried again; it doubles up to 64 times.
+const SECOND_LOOK: Duration = Duration::from_millis(100);
+
+/// Sees the list of agent `index` through, then says that it is done.
+pub(super) async fn run(world: World, casting: Rc<Casting>, index: usize) {
+    let node: NodeId = world.node();
+    let lines = Lines::open(world.clone());
+    if casting.stage.done.borrow().contains(&node) {
+        return pending().await; // an earlier incarnation finished; this one has nothing to do but be up
+    }
+    let agent = Rc::new(Agent { world, casting, lines, index });
+    agent.announce_incarnation().await;
+    match agent.casting.work.open_loop {
+        false => agent.one_after_the_other().await,
+        true => agent.each_when_due().await,
+    }
+    agent.casting.stage.done.borrow_mut().insert(node);
+    pending().await
+}
+
+/// One incarnation of an agent.
+pub(super) struct Agent {
+    pub(super) world: World,
+    pub(super) casting: Rc<Casting>,
+    pub(super) lines: Rc<Lines>,
+    index: usize,
+}
+
+/// What this incarnation knows of a run beside what the ledger does.
+struct Memory {
+    meter: Rc<Meter>,
+    /// When work on it began.
+    began: Option<Time>,
+    /// Units that it will not try again.
+    given_up: BTreeSet<UnitId>,
+    /// Calls it settled.
+    calls: u32,
+    /// Whether everything done so far was done here, under one grant.
+    whole: bool,
+    /// Whether it asked for the run's end, perhaps without learning the answer.
+    asked_end: bool,
+    /// Rounds in a row that did not go by the book.
+    odd_rounds: u32,
+}
+
+/// Where a run's units stand, as far as they have begun.
+type Known = BTreeMap<UnitId, (u32, AttemptState, kernel::id::ReservationId)>;
+
+/// What comes next in a run.
+enum Next {
+    /// These units.
+    Work(Vec<Job>),
+    /// Nothing; it ends.
+    End(Ending),
+}
+
+/// How holding a run came out.
+enum Worked {
+    /// It has ended.
+    Over(Ending),
+    /// The lease was lost first.
+    Lost,
+}
+
+impl Agent {
+    /// Has a request decided, any request, so that what an earlier incarnation still has on its way is not: it is stale.
+    async fn announce_incarnation(&self) {
+        let list = &self.casting.work.agents[self.index];
+        let (true, Some(first)) = (self.world.incarnation() > 0, list.first()) else { return };
+        let nothing =
+            Authority { lock: Lock::Run(super::TENANT, first.run), executor: self.lines.executor(), fence: Fence(0) };
+        let give = Command::Lease(lease::Command::Yield { held: nothing });
+        self.lines.ask(None, Duration::ZERO, None, vec![give]).await;
+    }
+
+    async fn one_after_the_other(self: &Rc<Self>) {
+        for item in &self.casting.work.agents[self.index] {
+            self.see_through(item).await;
+        }
+    }
+
+    async fn each_when_due(self: &Rc<Self>) {
+        let mut items: Vec<Task<()>> = Vec::new();
+        for (position, item) in self.casting.work.agents[self.index].iter().enumerate() {
+            let due = Time(item.units.iter().map(|unit| unit.due_ns).min().unwrap_or(0));
+            self.world.sleep(due.since(self.world.now())).await;
+            let agent = self.clone();
+            items.push(self.world.spawn(async move {
+                agent.see_through(&agent.casting.work.agents[agent.index][position]).await;
+            }));
+        }
+        for item in items {
+            let _ended = item.await;
+        }
+    }
+
+    /// Holds the run's lease, again if it is lost, until the run is over or there is nothing to do for it.
+    async fn see_through(self: &Rc<Self>, item: &Item) {
+        let meter = Rc::new(Meter::new(self.world.clone()));
+        let mut memory = Memory {
+            meter,
+            began: None,
+            given_up: BTreeSet::new(),
+            calls: 0,
+            whole: !item.stands_by && self.world.incarnation() == 0,
+            asked_end: false,
+            odd_rounds: 0,
+        };
+        while let Some(hold) = self.acquire(item, &mut memory).await {
+            match self.work(item, &hold, &mut memory).await {
+                Worked::Over(ending) => {
+                    if memory.asked_end {
+                        self.note_over(item, ending, &memory);
+                    }
+                    hold.give_back();
+                    return;
+                }
+                Worked::Lost => {
+                    hold.let_go();
+                    memory.whole = false;
+                }
+            }
+        }
+    }
+
+    fn note_over(&self, item: &Item, ending: Ending, memory: &Memory) {
+        let due = item.units.iter().map(|unit| unit.due_ns).min().filter(|_| self.casting.work.open_loop);
+        let began = due.map(Time).or(memory.began).unwrap_or_default();
+        let over = Fact::RunOver {
+            tenant: super::TENANT,
+            run: item.run,
+            ending,
+            wall_ns: nanos(self.world.now().since(began)),
+            ledger_wait_ns: memory.meter.waited_ns(),
+            calls: memory.calls,
+            whole: memory.whole,
+        };
+        over.note(&self.world);
+    }
+
+    /// Waits for the run's lease; `None` if the run is over or will not be begun.
+    async fn acquire(&self, item: &Item, memory: &mut Memory) -> Option<Rc<Hold>> {
+        let third = self.casting.scenario.ledger.lease / 3;
+        // Only a run that is this incarnation's own and untouched by it needs no look at where it stands.
+        let mut look = !memory.whole;
+        loop {
+            let may_begin = self.casting.work.open_loop || !self.casting.stage.closing.get();
+            if look {
+                match self.standing(item.run).await {
+                    None if !may_begin => return None,
+                    None if item.stands_by => {
+                        self.world.sleep(third).await;
+                        continue;
+                    }
+                    Some(RunStanding { ended: Some(_), .. }) if !memory.asked_end => return None,
+                    _ => {}
+                }
+            } else if !may_begin && memory.began.is_none() {
+                return None;
+            }
+            if !item.stands_by {
+                memory.began.get_or_insert(self.world.now());
+            }
+            let asked = self.world.now();
+            let said = {
+                let _asking = memory.meter.ask();
+                self.lines.ask(None, third, None, self.take_up(item)).await
+            };
+            match said {
+                Some(Ok(outcomes)) => {
+                    let fence = granted(&outcomes).unwrap_or_default();
+                    memory.whole &= fence == Fence(1);
+                    memory.began.get_or_insert(self.world.now());
+                    let ttl = self.casting.scenario.ledger.lease;
+                    let lock = Lock::Run(super::TENANT, item.run);
+                    if let Some(hold) = Hold::begun(&self.lines, lock, fence, ttl, asked) {
+                        return Some(hold);
+                    }
+                }
+                Some(Err(Refusal::Lease(lease::Refusal::Held { .. } | lease::Refusal::WaiterExpired { .. })))
+                | None => {}
+                Some(Err(_)) => return None, // the run is another's by name, or gone: nothing that asking again would mend
+            }
+            (look, memory.whole) = (true, false);
+        }
+    }
+
+    /// The request that takes a run up: a standby only takes its lease.
+    fn take_up(&self, item: &Item) -> Vec<Command> {
+        let acquire = Command::Lease(lease::Command::Acquire {
+            lock: Lock::Run(super::TENANT, item.run),
+            executor: self.lines.executor(),
+            ttl_ns: nanos(self.casting.scenario.ledger.lease),
+        });
+        if item.stands_by {
+            return vec![acquire];
+        }
+        let spawn = Command::Run(run::Command::Spawn {
+            run: item.run,
+            user: item.user,
+            task: TaskId(1),
+            workflow_version: 1,
+            purpose: Purpose::Work,
+        });
+        vec![spawn, acquire]
+    }
+
+    async fn standing(&self, run: RunId) -> Option<RunStanding> {
+        match self.lines.query(Query::Run(super::TENANT, run), None).await {
+            Some(Answer::Run(standing)) => standing,
+            _ => None,
+        }
+    }
+
+    /// Works on a run for as long as its lease is held.
+    async fn work(self: &Rc<Self>, item: &Item, hold: &Rc<Hold>, memory: &mut Memory) -> Worked {
+        let (news, mut newspaper) = mpsc::unbounded_channel();
+        let stint = Rc::new(Stint { item: item.clone(), hold: hold.clone(), meter: memory.meter.clone(), news });
+        let keeping = stint.clone();
+        let keeper = self.world.spawn(async move {
+            keeping.hold.clone().keep().await;
+            let _gone = keeping.news.send(News::Lost);
+        });
+        let worked = self.work_in_rounds(&stint, &mut newspaper, memory).await;
+        keeper.cancel();
+        worked
+    }
+
+    async fn work_in_rounds(
+        self: &Rc<Self>,
+        stint: &Rc<Stint>,
+        newspaper: &mut mpsc::UnboundedReceiver<News>,
+        memory: &mut Memory,
+    ) -> Worked {
+        let mut known = if memory.whole { Some(Known::new()) } else { None };
+        loop {
+            let Some(units) = &mut known else {
+                let read = {
+                    let _asking = memory.meter.ask();
+                    self.standing(stint.item.run).await
+                };
+                match read {
+                    Some(RunStanding { ended: Some(ending), .. }) => return Worked::Over(ending),
+                    Some(RunStanding { units, .. }) => known = Some(known_of(&units)),
+                    None => known = Some(Known::new()),
+                }
+                continue;
+            };
+            if !stint.hold.is_current() {
+                return Worked::Lost;
+            }
+            match next(&stint.item, units, &memory.given_up, self.casting.work.open_loop) {
+                Next::Work(jobs) => {
+                    let round = Rc::new(Round::new(jobs));
+                    let Ok(()) = self.play(stint, &round, newspaper).await else { return Worked::Lost };
+                    memory.calls += round.settled();
+                    memory.given_up.extend(round.given_up());
+                    if round.went_by_the_book() {
+                        units.extend(round.succeeded().map(|(unit, at)| (unit, (at.0, AttemptState::Succeeded, at.1))));
+                        memory.odd_rounds = 0;
+                    } else {
+                        known = None;
+                        self.pause_after_odd_round(memory).await;
+                    }
+                }
+                Next::End(ending) => {
+                    memory.asked_end = true;
+                    let _asking = memory.meter.ask();
+                    let end = Command::Run(run::Command::End { run: stint.item.run, outcome: ending });
+                    match stint.hold.ask(Duration::ZERO, vec![end]).await {
+                        Err(Lost) => return Worked::Lost,
+                        Ok(Ok(_)) => return Worked::Over(ending),
+                        Ok(Err(_)) => {
+                            known = None; // a request thought lost was decided after all
+                            self.pause_after_odd_round(memory).await;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first odd round is followed at once by another look, any further one after a pause.
+    async fn pause_after_odd_round(&self, memory: &mut Memory) {
+        if memory.odd_rounds > 0 {
+            self.world.sleep(SECOND_LOOK * (1 << memory.odd_rounds.min(7) >> 1)).await;
+        }
+        memory.odd_rounds += 1;
+    }
+
+    /// Works on a round's jobs until all its lanes have ended, or the lease is lost and all are stopped.
+    async fn play(
+        self: &Rc<Self>,
+        stint: &Rc<Stint>,
+        round: &Rc<Round>,
+        newspaper: &mut mpsc::UnboundedReceiver<News>,
+    ) -> Result<(), Lost> {
+        let jobs = round.jobs();
+        let lanes = if self.casting.work.open_loop { jobs } else { jobs.min(LANES) };
+        let tasks: Vec<Task<()>> = (0..lanes).map(|_| self.start_lane(stint, round)).collect();
+        let mut running = lanes;
+        while running > 0 {
+            match newspaper.recv().await {
+                Some(News::LaneOver) => running -= 1,
+                Some(News::Lost) | None => {
+                    stint.hold.let_go();
+                    tasks.iter().for_each(Task::cancel);
+                    return Err(Lost);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn known_of(units: &[kernel::request::UnitStanding]) -> Known {
+    units.iter().map(|at| (at.unit, (at.attempt, at.state, at.reservation))).collect()
+}
+
+/// What comes next, by where the units stand: first the earliest stage that has work left, with whatever is still running
+/// anywhere; then, if nothing failed for good, the stage after; then the end.
+fn next(item: &Item, known: &Known, given_up: &BTreeSet<UnitId>, open_loop: bool) -> Next {
+    let (mut jobs, mut failed) = (Vec::new(), false);
+    let mut stages: Vec<u32> = item.units.iter().map(|unit| unit.stage).collect();
+    stages.sort_unstable();
+    stages.dedup();
+    for stage in stages {
+        let may_begin = !failed && (jobs.is_empty() || open_loop);
+        for unit in item.units.iter().filter(|unit| unit.stage == stage) {
+            match job(unit, known.get(&unit.unit), given_up) {
+                Some(job) if may_begin || job.open.is_some() => jobs.push(job),
+                Some(_) => {}
+                None => failed |= known.get(&unit.unit).is_none_or(|(_, state, _)| *state != AttemptState::Succeeded),
+            }
+        }
+    }
+    match (jobs.is_empty(), failed) {
+        (false, _) => Next::Work(jobs),
+        (true, true) => Next::End(Ending::Incomplete),
+        (true, false) => Next::End(Ending::Complete),
+    }
+}
+
+/// What is left to do for a unit; `None` when it has succeeded or will not be tried again.
+fn job(
+    unit: &Unit,
+    at: Option<&(u32, AttemptState, kernel::id::ReservationId)>,
+    given_up: &BTreeSet<UnitId>,
+) -> Option<Job> {
+    match at {
+        Some((attempt, AttemptState::Running, key)) => Some(Job { unit: *unit, attempt: *attempt, open: Some(*key) }),
+        _ if given_up.contains(&unit.unit) => None,
+        None => Some(Job { unit: *unit, attempt: 1, open: None }),
+        Some((attempt, AttemptState::Failed | AttemptState::Cancelled, _)) => {
+            (*attempt < MOST_ATTEMPTS).then(|| Job { unit: *unit, attempt: attempt + 1, open: None })
+        }
+        Some((_, AttemptState::Succeeded | AttemptState::Indeterminate, _)) => None,
+    }
+}
+
+/// The outcome of a reservation, if a request's first command was one.
+pub(super) fn reserved(outcomes: &[Outcome]) -> Option<kernel::id::ReservationId> {
+    match outcomes.first() {
+        Some(Outcome::Reserve(kernel::reserve::Outcome::Reserved(key))) => Some(*key),
+        _ => None,
+    }
+}

@@ -1,0 +1,257 @@
+//! How a process asks the ledger, holds a lock of it by its own clock, and calls the provider.
+
+use super::{
+    LEDGER, PROVIDER, TENANT,
+    wire::{FromProvider, ToProvider, decode, encode},
+};
+use crate::fact::{Answered, Fact};
+use kernel::{
+    client::{Asking, Client, ClientError},
+    id::{ClientId, ExecutorId, Fence, ReservationId},
+    lease::{self, Authority, Lock},
+    money::Usage,
+    request::{Answer, Command, Outcome, Query, Refusal},
+};
+use sim::{Datagram, Time, World};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    future::pending,
+    rc::Rc,
+    time::Duration,
+};
+use tokio::sync::oneshot;
+
+/// How long a request to the ledger goes unanswered before it is repeated for the first time.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// One incarnation's lines to the ledger and the provider.
+pub(super) struct Lines {
+    pub(super) world: World,
+    client: Client,
+    id: ClientId,
+    /// Requests made so far, which is the number of the last: a client numbers from 1 in the order it is asked.
+    asked: Cell<u64>,
+    calls: RefCell<BTreeMap<ReservationId, oneshot::Sender<FromProvider>>>,
+}
+
+/// What the ledger said to a request.
+pub(super) type Said = Result<Vec<Outcome>, Refusal>;
+
+impl Lines {
+    /// Opens them and starts the node's receiving task.
+    pub(super) fn open(world: World) -> Rc<Lines> {
+        let id = ClientId(u64::from(world.node().0) + 1);
+        let client = Client::new(world.clone(), LEDGER, id, RETRY);
+        let lines = Rc::new(Lines { world, client, id, asked: Cell::new(0), calls: RefCell::default() });
+        let receiving = lines.clone();
+        lines.world.spawn(async move {
+            loop {
+                receiving.dispatch(receiving.world.recv().await);
+            }
+        });
+        lines
+    }
+
+    /// This incarnation as a holder of locks. 0 is nobody.
+    pub(super) fn executor(&self) -> ExecutorId {
+        ExecutorId((u64::from(self.world.node().0) << 32 | u64::from(self.world.incarnation())) + 1)
+    }
+
+    fn dispatch(&self, datagram: Datagram) {
+        match datagram.from {
+            LEDGER => self.client.deliver(&datagram.frame),
+            PROVIDER => {
+                let Some(message) = decode(&datagram.frame) else { return };
+                let (FromProvider::Answer { key, .. } | FromProvider::Closed { key, .. }) = message;
+                let waiting = self.calls.borrow_mut().remove(&key);
+                if let Some(waiting) = waiting {
+                    let _gone = waiting.send(message);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks until it is decided, or for as long as `patience`; `None` when that ran out and what was decided is not known.
+    pub(super) async fn ask(
+        &self,
+        authority: Option<Authority>,
+        wait: Duration,
+        patience: Option<Duration>,
+        commands: Vec<Command>,
+    ) -> Option<Said> {
+        let number = self.asked.get() + 1;
+        self.asked.set(number);
+        match self.client.ask(Asking { tenant: TENANT, authority, wait, patience }, commands).await {
+            Ok(decision) => {
+                let incarnation = self.world.incarnation();
+                Fact::ActedOn { client: self.id, incarnation, number, seq: decision.seq }.note(&self.world);
+                Some(decision.outcome)
+            }
+            Err(ClientError::NoAnswer { .. }) => None,
+            Err(ClientError::Stale { .. }) => pending().await, // a newer incarnation is at work; this one does nothing more
+        }
+    }
+
+    /// Asks a question; `None` when `patience` ran out.
+    pub(super) async fn query(&self, query: Query, patience: Option<Duration>) -> Option<Answer> {
+        self.client.query(query, patience).await.ok()
+    }
+
+    /// Says `message` to the provider under `key` and waits for what it says to that, saying it again after each of `limits`
+    /// but the last; `before` is run before each copy and may call it off. `None` when nothing came or it was called off.
+    pub(super) async fn tell_provider(
+        &self,
+        key: ReservationId,
+        message: ToProvider,
+        limits: &[Duration],
+        mut before: impl FnMut() -> bool,
+    ) -> Option<FromProvider> {
+        let (answer, mut answered) = oneshot::channel();
+        self.calls.borrow_mut().insert(key, answer);
+        let _listed = Listed { lines: self, key };
+        for limit in limits {
+            if !before() {
+                return None;
+            }
+            self.world.send(PROVIDER, encode(&message));
+            if let Ok(answer) = self.world.timeout(*limit, &mut answered).await {
+                return answer.ok();
+            }
+        }
+        None
+    }
+}
+
+/// Takes a call off the list of those that wait for an answer, however its future ends.
+struct Listed<'a> {
+    lines: &'a Lines,
+    key: ReservationId,
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        self.lines.calls.borrow_mut().remove(&self.key);
+    }
+}
+
+/// How the provider answered a call, and the usage it stated; `None` if it did not.
+pub(super) fn answered(said: Option<FromProvider>) -> Option<(Answered, Usage)> {
+    match said {
+        Some(FromProvider::Answer { answered, usage, .. }) => Some((answered, usage)),
+        Some(FromProvider::Closed { .. }) | None => None,
+    }
+}
+
+/// A lock held, by the holder's own clock.
+pub(super) struct Hold {
+    lines: Rc<Lines>,
+    authority: Authority,
+    ttl: Duration,
+    /// The last moment at which it may be acted on: its term, counted from before it was asked for.
+    until: Cell<Time>,
+    let_go: Cell<bool>,
+}
+
+impl Hold {
+    /// Holds `lock`, granted with `fence` to a request that was made at `asked`; `None` if its term is over already.
+    pub(super) fn begun(lines: &Rc<Lines>, lock: Lock, fence: Fence, ttl: Duration, asked: Time) -> Option<Rc<Hold>> {
+        let authority = Authority { lock, executor: lines.executor(), fence };
+        let until = Cell::new(asked.plus(ttl));
+        let hold = Hold { lines: lines.clone(), authority, ttl, until, let_go: Cell::new(false) };
+        if lines.world.now() >= hold.until.get() {
+            return None;
+        }
+        Fact::Holds { lock, executor: authority.executor, fence }.note(&lines.world);
+        Some(Rc::new(hold))
+    }
+
+    /// The grant.
+    pub(super) fn authority(&self) -> Authority {
+        self.authority
+    }
+
+    /// Whether it may still be acted on.
+    pub(super) fn is_current(&self) -> bool {
+        !self.let_go.get() && self.lines.world.now() < self.until.get()
+    }
+
+    /// States that it is not acted on any more; once.
+    pub(super) fn let_go(&self) {
+        if !self.let_go.replace(true) {
+            let Authority { lock, executor, fence } = self.authority;
+            Fact::LetGo { lock, executor, fence }.note(&self.lines.world);
+        }
+    }
+
+    /// Renews it at each third of its term; ends when it is lost, by the ledger's word or by the holder's own clock, and
+    /// has let it go then.
+    pub(super) async fn keep(self: Rc<Self>) {
+        let world = &self.lines.world;
+        let ttl_ns = nanos(self.ttl);
+        while self.is_current() {
+            let left = self.until.get().since(world.now());
+            world.sleep(left.saturating_sub(self.ttl * 2 / 3)).await;
+            let asked = world.now();
+            if !self.is_current() {
+                break;
+            }
+            let renew = Command::Lease(lease::Command::Renew { held: self.authority, ttl_ns });
+            let patience = self.until.get().since(asked);
+            match self.lines.ask(None, Duration::ZERO, Some(patience), vec![renew]).await {
+                Some(Ok(_)) => self.until.set(asked.plus(self.ttl)),
+                Some(Err(_)) | None => break,
+            }
+        }
+        self.let_go();
+    }
+
+    /// Asks under it for as long as it lasts.
+    pub(super) async fn ask(&self, wait: Duration, commands: Vec<Command>) -> Result<Said, Lost> {
+        loop {
+            if !self.is_current() {
+                return Err(Lost);
+            }
+            let left = self.until.get().since(self.lines.world.now());
+            match self.lines.ask(Some(self.authority), wait, Some(left), commands.clone()).await {
+                Some(Err(refusal)) if is_loss(&refusal) => return Err(Lost),
+                Some(said) => return Ok(said),
+                None => {} // a keeper may have prolonged the term meanwhile
+            }
+        }
+    }
+
+    /// Lets it go and gives it back, in the background: if the ledger cannot be reached it runs out by itself.
+    pub(super) fn give_back(self: Rc<Self>) {
+        self.let_go();
+        let world = self.lines.world.clone();
+        world.spawn(async move {
+            let give = Command::Lease(lease::Command::Yield { held: self.authority });
+            self.lines.ask(None, Duration::ZERO, Some(self.ttl), vec![give]).await
+        });
+    }
+}
+
+/// The lock is not held any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lost;
+
+/// Whether a refusal says that the lock is not held.
+fn is_loss(refusal: &Refusal) -> bool {
+    use lease::Refusal::{Deposed, NoAuthority, NotHolder};
+    matches!(refusal, Refusal::Lease(Deposed { .. } | NotHolder { .. } | NoAuthority { .. }))
+}
+
+/// The fence with which the last of a request's commands, an acquisition, was granted.
+pub(super) fn granted(outcomes: &[Outcome]) -> Option<Fence> {
+    match outcomes.last() {
+        Some(Outcome::Lease(lease::Outcome::Held { fence, .. })) => Some(*fence),
+        _ => None,
+    }
+}
+
+/// A duration in nanoseconds, up to the 584 years that fit.
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,266 @@
+//! A lane works on a run's units one at a time: reserve, call, settle. A fault may drop it at any await.
+
+use super::{
+    TENANT,
+    agent::{Agent, MOST_ATTEMPTS, reserved},
+    asking::{Hold, Lost, answered},
+    meter::Meter,
+    provider::latency,
+    wire::ToProvider,
+};
+use crate::{
+    fact::{Answered, Fact},
+    workload::{Item, Unit},
+};
+use kernel::{
+    id::{ReservationId, UnitId},
+    money::{MicroUsd, Usage},
+    planted,
+    planted::Bug,
+    request::{Command, Refusal},
+    reserve,
+    run::{self, AttemptState},
+};
+use sim::{Task, Time};
+use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
+use tokio::sync::mpsc;
+
+/// Copies of a call that are sent under one key, each after waiting longer than the last; then its outcome is unknown.
+const COPIES: u32 = 4;
+/// What a call's answer may take beyond the most it should, before the call is sent again.
+const GRACE: Duration = Duration::from_secs(1);
+/// The first pause after the provider turned a call away, at its usual speed; it doubles, and is spread over as much again.
+const BACKOFF_NS: u64 = 1_000_000_000;
+
+/// One holding of one run.
+pub(super) struct Stint {
+    pub(super) item: Item,
+    pub(super) hold: Rc<Hold>,
+    pub(super) meter: Rc<Meter>,
+    pub(super) news: mpsc::UnboundedSender<News>,
+}
+
+/// What whoever sees a run through is told.
+pub(super) enum News {
+    /// A lane has ended, or was cancelled.
+    LaneOver,
+    /// The lease is not held any more.
+    Lost,
+}
+
+/// One unit's work, from where it stands.
+#[derive(Clone, Copy)]
+pub(super) struct Job {
+    pub(super) unit: Unit,
+    pub(super) attempt: u32,
+    /// The attempt's reservation, if it is running already.
+    pub(super) open: Option<ReservationId>,
+}
+
+/// Jobs done side by side, and what became of them.
+pub(super) struct Round {
+    jobs: usize,
+    queue: RefCell<VecDeque<Job>>,
+    succeeded: RefCell<Vec<(UnitId, (u32, ReservationId))>>,
+    given_up: RefCell<Vec<UnitId>>,
+}
+
+impl Round {
+    pub(super) fn new(jobs: Vec<Job>) -> Round {
+        let (count, queue) = (jobs.len(), RefCell::new(jobs.into()));
+        Round { jobs: count, queue, succeeded: RefCell::default(), given_up: RefCell::default() }
+    }
+
+    /// How many jobs it began with.
+    pub(super) fn jobs(&self) -> usize {
+        self.jobs
+    }
+
+    /// Calls settled in it.
+    pub(super) fn settled(&self) -> u32 {
+        self.succeeded.borrow().len() as u32
+    }
+
+    /// Units that succeeded, with their attempts and reservations.
+    pub(super) fn succeeded(&self) -> impl Iterator<Item = (UnitId, (u32, ReservationId))> {
+        self.succeeded.borrow().clone().into_iter()
+    }
+
+    /// Units that will not be tried again.
+    pub(super) fn given_up(&self) -> Vec<UnitId> {
+        self.given_up.borrow().clone()
+    }
+
+    /// Whether every job ended with a known result; not so when a lane was cancelled or met something it cannot explain.
+    pub(super) fn went_by_the_book(&self) -> bool {
+        self.succeeded.borrow().len() + self.given_up.borrow().len() == self.jobs
+    }
+}
+
+/// How a job ended.
+enum Ended {
+    Succeeded(u32, ReservationId),
+    GivenUp,
+    /// The ledger's answer does not fit what the lane knows: the run must be read again.
+    Puzzled,
+    Lost,
+}
+
+/// Tells the news of a lane's end even when the lane is dropped.
+struct Telling(mpsc::UnboundedSender<News>);
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        let _gone = self.0.send(News::LaneOver);
+    }
+}
+
+impl Agent {
+    /// Starts a lane that takes jobs off the round until none is left.
+    pub(super) fn start_lane(self: &Rc<Self>, stint: &Rc<Stint>, round: &Rc<Round>) -> Task<()> {
+        let (agent, stint, round) = (self.clone(), stint.clone(), round.clone());
+        let telling = Telling(stint.news.clone());
+        self.world.spawn_cancellable(async move {
+            let _telling = telling;
+            loop {
+                let Some(job) = round.queue.borrow_mut().pop_front() else { break };
+                match agent.work_on(&stint, job).await {
+                    Ended::Succeeded(attempt, key) => {
+                        round.succeeded.borrow_mut().push((job.unit.unit, (attempt, key)));
+                    }
+                    Ended::GivenUp => round.given_up.borrow_mut().push(job.unit.unit),
+                    Ended::Puzzled => {}
+                    Ended::Lost => {
+                        let _gone = stint.news.send(News::Lost);
+                        break;
+                    }
+                }
+            }
+        })
+    }
+
+    async fn work_on(&self, stint: &Stint, job: Job) -> Ended {
+        let Job { unit, mut attempt, mut open } = job;
+        let early = Time(unit.due_ns).since(self.world.now());
+        if !early.is_zero() {
+            self.world.sleep(early).await;
+        }
+        loop {
+            let key = match open.take() {
+                Some(key) => key,
+                None => match self.reserve(stint, &unit, attempt).await {
+                    Ok(key) => key,
+                    Err(ended) => return ended,
+                },
+            };
+            let Ok(answer) = self.call(stint, &unit, attempt, key).await else { return Ended::Lost };
+            match answer {
+                Some((Answered::Ok, usage)) => {
+                    let settle = Command::Reserve(reserve::Command::Settle { reservation: key, usage });
+                    let end = end_attempt(stint, &unit, attempt, AttemptState::Succeeded);
+                    return self.write(stint, vec![settle, end]).await.err().unwrap_or(Ended::Succeeded(attempt, key));
+                }
+                Some((Answered::TooManyRequests | Answered::ServerError, _)) => {
+                    if let Err(ended) = self.write(stint, self.turned_away(stint, &unit, attempt, key)).await {
+                        return ended;
+                    }
+                    if attempt == MOST_ATTEMPTS {
+                        return Ended::GivenUp;
+                    }
+                    self.back_off(attempt).await;
+                    attempt += 1;
+                }
+                None => {
+                    self.casting.stage.leave_to_owner();
+                    let end = end_attempt(stint, &unit, attempt, AttemptState::Indeterminate);
+                    return self.write(stint, vec![end]).await.err().unwrap_or(Ended::GivenUp);
+                }
+            }
+        }
+    }
+
+    /// Sets the unit's worst case aside. Refused for slots alone it waits its turn, and asks again when its term ends.
+    async fn reserve(&self, stint: &Stint, unit: &Unit, attempt: u32) -> Result<ReservationId, Ended> {
+        use reserve::Refusal::{NoCap, NoPrice, NoSlot, Nothing, OverCap, TooMuch, WaiterExpired};
+        let price = self.casting.scenario.provider.price;
+        let worst = price.cost(unit.most).unwrap_or(MicroUsd::MAX).max(MicroUsd(1));
+        let wait = self.casting.scenario.ledger.lease / 3;
+        let (run, unit, model) = (stint.item.run, unit.unit, price.model);
+        let _asking = stint.meter.ask();
+        loop {
+            let reserve = Command::Reserve(reserve::Command::Reserve { run, unit, attempt, model, worst });
+            match stint.hold.ask(wait, vec![reserve]).await {
+                Err(Lost) => return Err(Ended::Lost),
+                Ok(Ok(outcomes)) => return reserved(&outcomes).ok_or(Ended::Puzzled),
+                Ok(Err(Refusal::Reserve(NoSlot { .. } | WaiterExpired { .. }))) => {}
+                Ok(Err(Refusal::Reserve(OverCap { .. } | NoCap { .. } | NoPrice { .. } | Nothing | TooMuch))) => {
+                    return Err(Ended::GivenUp);
+                }
+                Ok(Err(_)) => return Err(Ended::Puzzled),
+            }
+        }
+    }
+
+    /// Sends the call, again under the same key while no answer comes; `None` if none came at all.
+    async fn call(
+        &self,
+        stint: &Stint,
+        unit: &Unit,
+        attempt: u32,
+        key: ReservationId,
+    ) -> Result<Option<(Answered, Usage)>, Lost> {
+        let _on_the_wire = stint.meter.call();
+        let sent = Fact::CallSent {
+            tenant: TENANT,
+            run: stint.item.run,
+            unit: unit.unit,
+            attempt,
+            user: stint.item.user,
+            key,
+            fence: stint.hold.authority().fence,
+        };
+        let may_be_sent = || {
+            let current = stint.hold.is_current();
+            if current {
+                sent.note(&self.world);
+            }
+            current
+        };
+        let most = latency(&self.casting, 1, unit.most) + GRACE;
+        let limits: [Duration; COPIES as usize] = std::array::from_fn(|copy| most * (1 << copy.saturating_sub(1)));
+        let message = ToProvider::Call { key, model: self.casting.scenario.provider.price.model, usage: unit.usage };
+        let answer = answered(self.lines.tell_provider(key, message, &limits, may_be_sent).await);
+        if answer.is_none() && !stint.hold.is_current() {
+            return Err(Lost);
+        }
+        Fact::CallEnded { key, answered: answer.map(|(answered, _)| answered) }.note(&self.world);
+        Ok(answer)
+    }
+
+    /// What is recorded of a call that is known not to have been charged.
+    fn turned_away(&self, stint: &Stint, unit: &Unit, attempt: u32, key: ReservationId) -> Vec<Command> {
+        let release = Command::Reserve(reserve::Command::Release { reservation: key });
+        let failed = end_attempt(stint, unit, attempt, AttemptState::Failed);
+        let leaked = end_attempt(stint, unit, attempt, AttemptState::Indeterminate);
+        planted!(self.casting.planted, Bug::ForgetRelease, vec![release, failed], vec![leaked])
+    }
+
+    /// Writes under the run's lease.
+    async fn write(&self, stint: &Stint, commands: Vec<Command>) -> Result<(), Ended> {
+        let _asking = stint.meter.ask();
+        match stint.hold.ask(Duration::ZERO, commands).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(Ended::Puzzled),
+            Err(Lost) => Err(Ended::Lost),
+        }
+    }
+
+    async fn back_off(&self, attempt: u32) {
+        let least_ns = (BACKOFF_NS << (attempt - 1)) / self.casting.scenario.provider.speedup.max(1);
+        self.world.sleep(Duration::from_nanos(least_ns + self.world.random() % least_ns.max(1))).await;
+    }
+}
+
+fn end_attempt(stint: &Stint, unit: &Unit, attempt: u32, state: AttemptState) -> Command {
+    Command::Run(run::Command::EndAttempt { run: stint.item.run, unit: unit.unit, attempt, state })
+}

@@ -1,0 +1,474 @@
+//! The director: carries the plan out in time order, then heals, waits for rest, and takes a last look at the store.
+//!
+//! It wakes for the next step of the plan, when a node goes down, and when an invariant breaks; otherwise it sleeps, so that
+//! an idle day costs nothing. It decides nothing by the machine's clock.
+
+use super::{
+    RunSpec,
+    rest::{self, Shelf},
+    weather::{self, Where},
+};
+use crate::{
+    cast::{self, LEDGER, OWNER, PROVIDER, Stage},
+    invariant::Broken,
+    scenario::{Caps, Scenario},
+};
+use faults::{At, Fault, Kind, Target, swarm::Family};
+use kernel::{money::MicroUsd, planted::Bug, reserve::Level};
+use sim::{Control, Engine, NodeId, Reach, Time};
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    future::Future,
+    pin::pin,
+    rc::Rc,
+    task::Poll,
+    time::Duration,
+};
+use tokio::sync::Notify;
+
+/// After this long, a process that ended by itself is started again.
+const REVIVED_AFTER: Duration = Duration::from_secs(1);
+
+/// How the run went, as the director saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Course {
+    /// An invariant broke, and the run was stopped.
+    Stopped,
+    /// Everything ended.
+    Converged,
+    /// After the heal bound, something had not.
+    Hung(Broken),
+}
+
+/// What the observer tells the director.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// Whether an invariant broke.
+    pub broken: Cell<bool>,
+    /// Nodes that went down since the director last looked.
+    pub down: RefCell<VecDeque<NodeId>>,
+    /// Set once the run is at rest: what goes down from then on was not a fault.
+    pub at_rest: Cell<bool>,
+    /// Wakes the director.
+    pub ring: Notify,
+}
+
+/// One step of the script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Begin(usize),
+    End(usize),
+    Revive(NodeId),
+}
+
+/// A fault with what it was aimed at, and whether it is on.
+struct Act {
+    fault: Fault,
+    place: Where,
+    lasts: Duration,
+    on: bool,
+    /// The nodes whose processes it stopped, which it starts again when it ends.
+    struck: Vec<NodeId>,
+}
+
+pub(super) struct Director {
+    control: Control,
+    scenario: Rc<Scenario>,
+    shelf: Shelf,
+    bugs: Vec<Bug>,
+    engine: Engine,
+    agents: u32,
+    open_loop: bool,
+    until: Time,
+    stage: Rc<Stage>,
+    news: Rc<News>,
+    acts: Vec<Act>,
+    /// (when, in which order) -> what.
+    script: BTreeMap<(Time, u64), Step>,
+    written: u64,
+    /// Kills at disk operations still to come, in order: (operation, act).
+    operations: VecDeque<(u64, usize)>,
+    /// The caps the owner was last ordered to set.
+    ordered: [MicroUsd; 4],
+}
+
+impl Director {
+    pub(super) fn new(
+        control: Control,
+        spec: &RunSpec,
+        shelf: Shelf,
+        stage: Rc<Stage>,
+        news: Rc<News>,
+    ) -> Director {
+        let agents = spec.work.agents.len() as u32;
+        let scenario = Rc::new(spec.scenario.clone());
+        let last_due = spec.work.agents.iter().flatten().flat_map(|item| &item.units).map(|unit| unit.due_ns).max();
+        let until = if spec.work.open_loop { Duration::from_nanos(last_due.unwrap_or(0)) } else { scenario.sizes.lasts };
+        let mut director = Director {
+            control,
+            shelf,
+            bugs: spec.bugs.clone(),
+            engine: spec.engine,
+            agents,
+            open_loop: spec.work.open_loop,
+            until: Time::ZERO.plus(until),
+            stage,
+            news,
+            acts: Vec::new(),
+            script: BTreeMap::new(),
+            written: 0,
+            operations: VecDeque::new(),
+            ordered: Level::ALL.map(|level| cap_set(&scenario, level)),
+            scenario,
+        };
+        for planned in &spec.plan.faults {
+            director.learn(planned);
+        }
+        director.operations.make_contiguous().sort_unstable();
+        director
+    }
+
+    fn learn(&mut self, planned: &faults::Planned) {
+        let node = |name: &String| cast::node_named(name, self.agents).expect("a spec's plan is about its own cast");
+        let place = match &planned.target {
+            Target::All => Where::All,
+            Target::Node(name) => Where::Node(node(name)),
+            Target::Link(from, to) => Where::Link(node(from), node(to)),
+        };
+        let number = self.acts.len();
+        self.acts.push(Act { fault: planned.fault.clone(), place, lasts: planned.lasts, on: false, struck: Vec::new() });
+        match planned.at {
+            At::Time(at) => self.write(Time::ZERO.plus(at), Step::Begin(number)),
+            At::Operation(nth) => self.operations.push_back((nth, number)),
+        }
+    }
+
+    fn write(&mut self, at: Time, step: Step) {
+        self.written += 1;
+        self.script.insert((at, self.written), step);
+    }
+
+    /// The whole run. Faults are only asked of the engine that has them, so none is refused.
+    pub(super) async fn conduct(mut self) -> (Course, rest::Found) {
+        self.arm();
+        let course = match self.safety().await {
+            Some(stopped) => stopped,
+            None => self.heal().await,
+        };
+        self.news.at_rest.set(true);
+        let found = rest::look(&self.control, &self.shelf, self.engine, &self.bugs, &course);
+        (course, found)
+    }
+
+    /// The safety phase: the plan, until the scenario's time is over, or every list is done and no fault is left.
+    async fn safety(&mut self) -> Option<Course> {
+        loop {
+            let now = self.control.now();
+            self.take_steps(now);
+            self.take_news();
+            if self.news.broken.get() {
+                return Some(Course::Stopped);
+            }
+            let nothing_left = self.script.is_empty() && self.operations.is_empty();
+            if now >= self.until || (nothing_left && self.everyone_is_done()) {
+                return None;
+            }
+            // With nothing left to do but wait for lists to be done, look now and then.
+            let idle = Duration::from_nanos(self.until.as_nanos() / 100).clamp(Duration::from_secs(1), Duration::from_secs(60));
+            let next = self.script.first_key_value().map_or(now.plus(idle), |((at, _), _)| *at).min(self.until);
+            self.wait(next.since(now)).await;
+        }
+    }
+
+    /// The heal phase: no faults, clocks sane, nodes up, caps restored; then rest within the bound, or a hang.
+    async fn heal(&mut self) -> Course {
+        if !self.open_loop {
+            self.stage.closing.set(true);
+        }
+        self.script.clear();
+        self.operations.clear();
+        for act in &mut self.acts {
+            (act.on, act.struck) = (false, Vec::new());
+        }
+        self.stage.provider.set(Default::default());
+        self.order_caps();
+        if self.engine == Engine::Native {
+            self.expect(self.control.heal());
+        }
+        let bound = self.control.now().plus(self.scenario.heal_bound);
+        loop {
+            let now = self.control.now();
+            self.take_steps(now);
+            self.take_news();
+            if self.news.broken.get() {
+                return Course::Stopped;
+            }
+            if self.everyone_is_done() {
+                return Course::Converged;
+            }
+            if now >= bound {
+                return Course::Hung(self.hang(now));
+            }
+            self.wait(Duration::from_secs(1).min(bound.since(now))).await;
+        }
+    }
+
+    /// Waits for `by`, or until there is news.
+    async fn wait(&self, by: Duration) {
+        let mut slept = pin!(self.control.sleep(by));
+        let mut rung = pin!(self.news.ring.notified());
+        std::future::poll_fn(|context| {
+            if rung.as_mut().poll(context).is_ready() || slept.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn everyone_is_done(&self) -> bool {
+        self.stage.done.borrow().len() >= self.agents as usize
+            && self.stage.owner_idle.get()
+            && self.stage.orders.borrow().is_empty()
+    }
+
+    fn hang(&self, now: Time) -> Broken {
+        let done = self.stage.done.borrow();
+        let late: Vec<u32> = (0..self.agents).filter(|index| !done.contains(&cast::agent(*index))).collect();
+        let mut message = format!(
+            "{:?} after heal, {} of {} agents are not done",
+            self.scenario.heal_bound,
+            late.len(),
+            self.agents
+        );
+        for (index, agent) in late.iter().take(8).enumerate() {
+            message += if index == 0 { ": " } else { ", " };
+            message += &format!("agent-{agent}");
+        }
+        if late.len() > 8 {
+            message += " and others";
+        }
+        let orders = self.stage.orders.borrow().len();
+        if orders > 0 || !self.stage.owner_idle.get() {
+            message += &format!("; the owner is busy, with {orders} orders left");
+        }
+        for node in [LEDGER, OWNER, PROVIDER] {
+            if !self.control.is_up(node) {
+                message += &format!("; node {} is down", node.0);
+            }
+        }
+        Broken { invariant: "comes-to-rest".to_owned(), message, time_ns: now.as_nanos() }
+    }
+
+    fn take_steps(&mut self, now: Time) {
+        while let Some(entry) = self.script.first_entry() {
+            if entry.key().0 > now {
+                return;
+            }
+            match entry.remove() {
+                Step::Begin(act) => self.begin(act, now),
+                Step::End(act) => self.end(act),
+                Step::Revive(node) => self.expect(self.control.restart(node)),
+            }
+        }
+    }
+
+    /// A node that went down by no act that still has it is to be started again: felled at a disk operation, for as long as
+    /// that act lasts; ended by itself, soon.
+    fn take_news(&mut self) {
+        loop {
+            let Some(node) = self.news.down.borrow_mut().pop_front() else { return };
+            let taken = self.acts.iter().any(|act| act.struck.contains(&node));
+            let finished = self.stage.done.borrow().contains(&node);
+            if taken || self.control.is_up(node) || finished {
+                continue;
+            }
+            let now = self.control.now();
+            let reached = self.operations.front().copied().filter(|(nth, _)| {
+                node == LEDGER && self.control.disk_operations(node).saturating_add(1) >= *nth
+            });
+            match reached {
+                Some((_, act)) => {
+                    self.operations.pop_front();
+                    self.acts[act].struck.push(node);
+                    self.acts[act].on = true;
+                    self.write(now.plus(self.acts[act].lasts), Step::End(act));
+                    self.arm();
+                }
+                None => self.write(now.plus(REVIVED_AFTER), Step::Revive(node)),
+            }
+        }
+    }
+
+    /// Arms the next kill at a disk operation: one at a time, in their order.
+    fn arm(&mut self) {
+        let Some((nth, act)) = self.operations.front().copied() else { return };
+        let act = &self.acts[act];
+        let Where::Node(node) = act.place else { return };
+        let so_far = self.control.disk_operations(node);
+        let from_now = nth.saturating_sub(so_far).max(1);
+        let power_cut = act.fault.kind() == Kind::PowerCut;
+        self.expect(self.control.fell_at_disk_operation(node, from_now, power_cut));
+    }
+
+    fn begin(&mut self, number: usize, now: Time) {
+        let act = &mut self.acts[number];
+        act.on = true;
+        let (kind, lasts) = (act.fault.kind(), act.lasts);
+        self.write(now.plus(lasts), Step::End(number));
+        match kind.family() {
+            Family::Weather => self.set_links(),
+            Family::Provider => self.set_provider(),
+            Family::Budget => self.order_caps(),
+            Family::Partition => self.expect(self.control.partition(&self.reach(number))),
+            Family::Process => self.strike(number),
+            Family::Clock => self.set_clocks(number),
+        }
+    }
+
+    fn end(&mut self, number: usize) {
+        self.acts[number].on = false;
+        match self.acts[number].fault.kind() {
+            kind if kind.family() == Family::Weather => self.set_links(),
+            kind if kind.family() == Family::Provider => self.set_provider(),
+            Kind::CapLowered => self.order_caps(),
+            Kind::Partition | Kind::PartitionOneWay => self.mend(number),
+            Kind::Pause => {
+                for node in std::mem::take(&mut self.acts[number].struck) {
+                    self.expect(self.control.resume(node));
+                }
+            }
+            Kind::Kill | Kind::PowerCut => {
+                for node in std::mem::take(&mut self.acts[number].struck) {
+                    self.expect(self.control.restart(node));
+                }
+            }
+            Kind::ClockDrift => self.set_clocks(number),
+            _ => {}
+        }
+    }
+
+    /// Stops processes, or drops one of their tasks. A node that is down, or that another act has paused, is let be.
+    fn strike(&mut self, number: usize) {
+        let (fault, nodes) = (self.acts[number].fault.clone(), self.nodes(number));
+        for node in nodes {
+            let taken = self.acts.iter().any(|act| act.struck.contains(&node));
+            let in_the_way = taken || !self.control.is_up(node);
+            match fault {
+                Fault::Cancel { nth } => self.expect(self.control.cancel(node, nth)),
+                _ if in_the_way => {}
+                Fault::Pause => {
+                    self.acts[number].struck.push(node);
+                    self.expect(self.control.pause(node));
+                }
+                Fault::PowerCut => {
+                    self.acts[number].struck.push(node);
+                    self.expect(self.control.power_cut(node));
+                }
+                _ => {
+                    self.acts[number].struck.push(node);
+                    self.expect(self.control.kill(node));
+                }
+            }
+        }
+    }
+
+    /// The nodes that an act on processes or clocks reaches. The provider's process is outside the system.
+    fn nodes(&self, number: usize) -> BTreeSet<NodeId> {
+        let act = &self.acts[number];
+        match act.place {
+            Where::Node(node) => BTreeSet::from([node]),
+            Where::Link(one, other) => BTreeSet::from([one, other]),
+            Where::All => {
+                let outside = act.fault.kind().family() == Family::Process;
+                let everyone = [LEDGER, PROVIDER, OWNER].into_iter().chain((0..self.agents).map(cast::agent));
+                everyone.filter(|node| !(outside && *node == PROVIDER)).collect()
+            }
+        }
+    }
+
+    fn set_clocks(&mut self, number: usize) {
+        for node in self.nodes(number) {
+            if let Fault::ClockStep { by_ms } = self.acts[number].fault {
+                self.expect(self.control.step_wall(node, by_ms.saturating_mul(1_000_000)));
+                continue;
+            }
+            let drifts = self.acts.iter().enumerate().rev().filter(|(other, act)| {
+                act.on && act.fault.kind() == Kind::ClockDrift && self.nodes(*other).contains(&node)
+            });
+            let rate_ppm = drifts.map(|(_, act)| act.fault.clone()).find_map(|fault| match fault {
+                Fault::ClockDrift { rate_ppm } => Some(rate_ppm),
+                _ => None,
+            });
+            self.expect(self.control.set_drift(node, rate_ppm.unwrap_or(1_000_000)));
+        }
+    }
+
+    fn on(&self) -> impl Iterator<Item = &Act> {
+        self.acts.iter().filter(|act| act.on)
+    }
+
+    fn set_links(&self) {
+        let on: Vec<(&Fault, &Where)> = self
+            .on()
+            .filter(|act| act.fault.kind().family() == Family::Weather)
+            .map(|act| (&act.fault, &act.place))
+            .collect();
+        for (reach, weather) in weather::links(self.scenario.weather, &on) {
+            self.expect(self.control.set_weather(&reach, weather));
+        }
+    }
+
+    fn set_provider(&self) {
+        self.stage.provider.set(weather::provider(self.on().map(|act| &act.fault)));
+    }
+
+    /// Orders the owner to set each cap that is not as it should be now.
+    fn order_caps(&mut self) {
+        for (index, level) in Level::ALL.into_iter().enumerate() {
+            let cap = weather::cap(level, cap_set(&self.scenario, level), self.on().map(|act| &act.fault));
+            if cap != self.ordered[index] {
+                self.ordered[index] = cap;
+                self.stage.orders.borrow_mut().push_back((level, cap));
+            }
+        }
+    }
+
+    fn reach(&self, number: usize) -> Reach {
+        let act = &self.acts[number];
+        match act.place {
+            Where::All => Reach::All,
+            Where::Node(node) => Reach::Node(node),
+            Where::Link(from, to) if act.fault.kind() == Kind::PartitionOneWay => Reach::OneWay(from, to),
+            Where::Link(one, other) => Reach::Between(one, other),
+        }
+    }
+
+    /// Mends what the act cut, and cuts again what others still have cut.
+    fn mend(&self, number: usize) {
+        self.expect(self.control.mend(&self.reach(number)));
+        for (other, act) in self.acts.iter().enumerate() {
+            if act.on && act.fault.kind().family() == Family::Partition {
+                self.expect(self.control.partition(&self.reach(other)));
+            }
+        }
+    }
+
+    fn expect(&self, done: Result<(), sim::Unsupported>) {
+        if let Err(unsupported) = done {
+            panic!("a spec has only faults that its engine can make happen: {unsupported}");
+        }
+    }
+}
+
+/// The cap the scenario sets at a level. The ledger-wide one scales with the users there are.
+fn cap_set(scenario: &Scenario, level: Level) -> MicroUsd {
+    let Caps { unit, run, user_day, ledger_day_per_user, .. } = scenario.caps;
+    match level {
+        Level::Unit => unit,
+        Level::Run => run,
+        Level::UserDay => user_day,
+        Level::LedgerDay => MicroUsd(ledger_day_per_user.0 * u64::from(scenario.sizes.users())),
+    }
+}

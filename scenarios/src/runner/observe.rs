@@ -1,0 +1,57 @@
+//! What the observer sees: each history entry decoded once, shown to the tally and to the invariants.
+
+use super::{director::News, tally::Tally};
+use crate::invariant::{Sight, Watch, decode};
+use sim::{Entry, history::kind};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+/// The observer's state, shared with whoever plays the run.
+pub(super) struct Observed {
+    pub tally: RefCell<Tally>,
+    pub watch: RefCell<Watch>,
+    /// Entries so far, and the time of the last: how far a run came that ended in a panic.
+    pub entries: Cell<u64>,
+    pub last_ns: Cell<u64>,
+}
+
+impl Observed {
+    pub(super) fn new(watch: Watch) -> Observed {
+        Observed {
+            tally: RefCell::new(Tally::new()),
+            watch: RefCell::new(watch),
+            entries: Cell::new(0),
+            last_ns: Cell::new(0),
+        }
+    }
+
+    /// Takes one entry in, and rings for the director when it has to do something about it.
+    pub(super) fn entry(&self, entry: &Entry<'_>, news: &Rc<News>) {
+        self.entries.set(self.entries.get() + 1);
+        self.last_ns.set(entry.time_ns);
+        if news.at_rest.get() {
+            return;
+        }
+        if entry.kind == kind::DOWN {
+            if entry.data.first().is_some_and(|how| *how != 0) {
+                self.tally.borrow_mut().killed();
+            }
+            news.down.borrow_mut().push_back(entry.node);
+            news.ring.notify_one();
+        }
+        let mut watch = self.watch.borrow_mut();
+        match decode(entry) {
+            Ok(Sight::Other) => return,
+            Ok(sight) => {
+                self.tally.borrow_mut().at(entry.time_ns, &sight);
+                watch.take_decoded(entry, &sight);
+            }
+            Err(_) => watch.take(entry),
+        }
+        if watch.broken().is_some() && !news.broken.replace(true) {
+            news.ring.notify_one();
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Plays a spec: builds the cast and the director, lets the engine run, and judges.
+
+use super::{
+    Run, RunReport, RunSpec, Verdict,
+    director::{Course, Director, News},
+    observe::Observed,
+    rest::{Found, Shelf},
+    spec::SpecError,
+};
+use crate::{
+    cast::{self, Casting, Stage},
+    invariant::{Broken, Watch},
+    scenario::StoreKind,
+};
+use kernel::{
+    planted::{Bug, Planted},
+    store::memory::MemoryStore,
+};
+use sim::{Config, EngineError, Played, Recorded, Stats};
+use std::{
+    any::Any,
+    cell::RefCell,
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+};
+
+/// What every wall clock of a simulated run begins near: 2026-01-01, in nanoseconds since the Unix epoch.
+const WALL_START_NS: u64 = 1_767_225_600_000_000_000;
+
+/// The invariant that a run breaks whose kernel, cast or engine panics: an assertion did not hold.
+pub const PANICKED: &str = "kernel-panic";
+
+/// The run could not be played.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The spec makes no sense.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The engine could not.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// Plays a run to its verdict. A panic inside it is caught, and is a safety verdict of its own.
+///
+/// Simulated runs depend on nothing but the spec, except [`RunReport::wall_ns`]. Any number may play on as many threads.
+#[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "how long a run takes on this machine is no part of it")]
+pub fn play(spec: &RunSpec) -> Result<Run, RunError> {
+    spec.check()?;
+    let began = std::time::Instant::now();
+    let planted = Planted::these(&spec.bugs);
+    let watch = Watch::these(&spec.scenario.invariants).expect("a checked scenario names known invariants");
+    let observed = Rc::new(Observed::new(watch));
+    let news = Rc::new(News::default());
+    let outcome = catch_unwind(AssertUnwindSafe(|| perform(spec, &planted, &observed, &news)));
+    let wall_ns = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let reached = || Bug::ALL.into_iter().map(|bug| (bug.name().to_owned(), planted.reached(bug))).filter(|(_, n)| *n > 0);
+    let (played, course, found) = match outcome {
+        Ok(performed) => performed?,
+        Err(panic) => {
+            let (history, broken) = fallen(&*panic, &observed);
+            let mut run = report(spec, &observed, Verdict::Safety, Some(broken), history, Stats::default());
+            (run.report.virtual_ns, run.report.wall_ns) = (observed.last_ns.get(), wall_ns());
+            run.report.reached = reached().collect();
+            return Ok(run);
+        }
+    };
+    let (verdict, broken) = judge(&observed, &course, &found, played.elapsed_ns);
+    let mut run = report(spec, &observed, verdict, broken, played.history, played.stats);
+    (run.report.virtual_ns, run.report.wall_ns) = (played.elapsed_ns, wall_ns());
+    run.report.reached = reached().collect();
+    run.log = found.log;
+    Ok(run)
+}
+
+fn perform(
+    spec: &RunSpec,
+    planted: &Planted,
+    observed: &Rc<Observed>,
+    news: &Rc<News>,
+) -> Result<(Played, Course, Found), EngineError> {
+    let shelf = match spec.scenario.store {
+        StoreKind::Memory => Shelf::Memory(MemoryStore::new()),
+        StoreKind::Redb => Shelf::Redb,
+    };
+    let stage = Rc::new(Stage::default());
+    let cast = cast::assemble(Casting {
+        scenario: Rc::new(spec.scenario.clone()),
+        work: Rc::new((*spec.work).clone()),
+        open_store: shelf.opener(),
+        planted: planted.clone(),
+        stage: stage.clone(),
+    });
+    let config = Config {
+        seed: spec.seed,
+        schedule_cut: spec.schedule_cut,
+        recording: spec.recording,
+        weather: spec.scenario.weather,
+        wall_start_ns: WALL_START_NS,
+        root: spec.root.clone(),
+    };
+    let ended: Rc<RefCell<Option<(Course, Found)>>> = Rc::default();
+    let director: sim::Director = {
+        let (ended, news, spec) = (ended.clone(), news.clone(), spec.clone());
+        Box::new(move |control| {
+            let director = Director::new(control, &spec, shelf, stage, news);
+            Box::pin(async move { *ended.borrow_mut() = Some(director.conduct().await) })
+        })
+    };
+    let (observed, news) = (observed.clone(), news.clone());
+    let observer: sim::Observer = Box::new(move |entry| observed.entry(entry, &news));
+    let played = sim::play(spec.engine, config, cast, director, observer)?;
+    let (course, found) = ended.borrow_mut().take().expect("a run ends when its director does");
+    Ok((played, course, found))
+}
+
+/// Safety before liveness.
+fn judge(observed: &Observed, course: &Course, found: &Found, at_ns: u64) -> (Verdict, Option<Broken>) {
+    let mut watch = observed.watch.borrow_mut();
+    if let Some(broken) = watch.broken() {
+        return (Verdict::Safety, Some(broken.clone()));
+    }
+    if let Some(why) = &found.unreadable {
+        let broken = Broken { invariant: "store-reads-back".to_owned(), message: why.clone(), time_ns: at_ns };
+        return (Verdict::Safety, Some(broken));
+    }
+    watch.at_rest(&found.rest(course));
+    if let Some(broken) = watch.broken() {
+        return (Verdict::Safety, Some(broken.clone()));
+    }
+    match course {
+        Course::Hung(broken) => (Verdict::Liveness, Some(broken.clone())),
+        Course::Converged | Course::Stopped => (Verdict::Pass, None),
+    }
+}
+
+/// What is known of a run that panicked: what it said, and how far it came, which is all that its hash can cover.
+fn fallen(panic: &(dyn Any + Send), observed: &Observed) -> (Recorded, Broken) {
+    let said = panic.downcast_ref::<String>().map(String::as_str);
+    let message = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_owned();
+    let (entries, time_ns) = (observed.entries.get(), observed.last_ns.get());
+    let hash = *blake3::hash(format!("panic after {entries} entries at {time_ns} ns: {message}").as_bytes()).as_bytes();
+    let broken = Broken { invariant: PANICKED.to_owned(), message, time_ns };
+    (Recorded { hash, entries, kept: Vec::new() }, broken)
+}
+
+fn report(
+    spec: &RunSpec,
+    observed: &Observed,
+    verdict: Verdict,
+    broken: Option<Broken>,
+    history: Recorded,
+    stats: Stats,
+) -> Run {
+    let overspends = observed.watch.borrow().overspends();
+    let report = RunReport {
+        scenario: spec.scenario.name.clone(),
+        seed: spec.seed,
+        agents: spec.scenario.sizes.agents,
+        engine: spec.engine,
+        store: spec.scenario.store,
+        verdict,
+        broken,
+        history_hash: blake3::Hash::from_bytes(history.hash).to_hex().to_string(),
+        events: stats.events,
+        virtual_ns: 0,
+        wall_ns: 0,
+        figures: observed.tally.borrow().figures(spec.arrivals, overspends),
+        stats,
+        reached: Vec::new(),
+        faults: spec.plan.faults.len() as u64,
+    };
+    Run { report, history, log: Vec::new() }
+}

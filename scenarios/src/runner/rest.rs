@@ -1,0 +1,94 @@
+//! The last look at the store: a power cut of the ledger if its store has a disk, then the whole log, and the tables as an
+//! opening and as a rebuild give them.
+
+use super::director::Course;
+use crate::{cast::LEDGER, invariant::Rest};
+use kernel::{
+    ledger::Ledger,
+    planted::{Bug, Planted},
+    prove,
+    record::{Frame, Hash, Record},
+    store::{Store, StoreError, memory::MemoryStore, redb::RedbStore},
+};
+use sim::{Control, Disk, Engine};
+use std::sync::Arc;
+
+/// Where a run's ledger keeps its frames, so that they can be read when the run is at rest.
+#[derive(Clone)]
+pub(super) enum Shelf {
+    Memory(MemoryStore),
+    Redb,
+}
+
+impl Shelf {
+    /// How the ledger's process opens its store.
+    pub(super) fn opener(&self) -> crate::cast::OpenStore {
+        match self.clone() {
+            Shelf::Memory(store) => Arc::new(move |_| Ok(Box::new(store.clone()) as Box<dyn Store>)),
+            Shelf::Redb => Arc::new(|disk| opened(&disk)),
+        }
+    }
+}
+
+fn opened(disk: &Disk) -> Result<Box<dyn Store>, StoreError> {
+    RedbStore::open(disk).map(|store| Box::new(store) as Box<dyn Store>)
+}
+
+/// What the store holds at rest.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    /// The whole log.
+    pub log: Vec<Record>,
+    /// The tables as the store's own opening gives them.
+    pub opened: Vec<(u16, Hash)>,
+    /// The tables as a rebuild from the log gives them.
+    pub rebuilt: Vec<(u16, Hash)>,
+    /// What could not be read, and why: the store is damaged, or its log cannot be.
+    pub unreadable: Option<String>,
+}
+
+impl Found {
+    /// What invariants are shown.
+    pub(super) fn rest(&self, course: &Course) -> Rest<'_> {
+        Rest { log: &self.log, opened: &self.opened, rebuilt: &self.rebuilt, converged: *course == Course::Converged }
+    }
+}
+
+/// Looks. A run that was stopped is left as it stands and only its log is read.
+pub(super) fn look(control: &Control, shelf: &Shelf, engine: Engine, bugs: &[Bug], course: &Course) -> Found {
+    let stopped = *course == Course::Stopped;
+    if matches!(shelf, Shelf::Redb) && engine == Engine::Native && !stopped {
+        control.power_cut(LEDGER).expect("the native engine has power cuts");
+    }
+    let open = || match shelf {
+        Shelf::Memory(store) => Ok(Box::new(store.clone()) as Box<dyn Store>),
+        Shelf::Redb => opened(&control.disk_image(LEDGER)),
+    };
+    let mut found = Found::default();
+    if let Err(why) = read(&mut found, open, bugs, stopped) {
+        found.unreadable = Some(why);
+    }
+    found
+}
+
+fn read(
+    found: &mut Found,
+    open: impl Fn() -> Result<Box<dyn Store>, StoreError>,
+    bugs: &[Bug],
+    stopped: bool,
+) -> Result<(), String> {
+    let frames = open().and_then(|mut store| store.log(0)).map_err(|error| error.to_string())?;
+    for stored in &frames {
+        let frame: Frame = postcard::from_bytes(&stored.bytes)
+            .map_err(|error| format!("the frame at {} cannot be decoded: {error}", stored.first_seq))?;
+        found.log.extend(frame.records);
+    }
+    if stopped {
+        return Ok(());
+    }
+    let store = open().map_err(|error| error.to_string())?;
+    found.opened = Ledger::open(store, Planted::these(bugs)).map_err(|error| error.to_string())?.table_hashes();
+    let rebuilt = prove::rebuild(frames.iter().map(|stored| &stored.bytes)).map_err(|error| error.to_string())?;
+    found.rebuilt = rebuilt.tables.iter().map(|table| (table.number, table.hash)).collect();
+    Ok(())
+}

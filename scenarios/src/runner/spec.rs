@@ -1,0 +1,184 @@
+//! A scenario, a seed and choices become a spec: sizes resolved, work and plan drawn.
+
+use super::RunSpec;
+use crate::{
+    cast::node_named,
+    scenario::{Scenario, Senseless, StoreKind},
+    workload::{self, Arrivals},
+};
+use faults::{Drawn, Ground, Plan, PlanError, Target};
+use kernel::planted::Bug;
+use sim::{Engine, Recording};
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+/// Which plan a run follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanChoice {
+    /// The scenario's swarm draws it from the seed.
+    Swarm,
+    /// Nothing goes wrong.
+    None,
+    /// This one.
+    Given(Plan),
+}
+
+/// What a user may choose beside the scenario and the seed; the default is all as the scenario says.
+#[derive(Clone, Debug)]
+pub struct Choices {
+    /// Agents, if not the scenario's.
+    pub agents: Option<u32>,
+    /// How long, if not the scenario's.
+    pub lasts: Option<Duration>,
+    /// The store, if not the scenario's.
+    pub store: Option<StoreKind>,
+    /// The engine.
+    pub engine: Engine,
+    /// The plan; `None` for the swarm's, or for no faults where arrivals are replayed or the engine has none.
+    pub plan: Option<PlanChoice>,
+    /// Planted bugs to turn on.
+    pub bugs: Vec<Bug>,
+    /// An arrival trace to replay in place of the drawn work.
+    pub arrivals: Option<Arc<Arrivals>>,
+    /// From this scheduling decision on, plain first in, first out.
+    pub schedule_cut: Option<u64>,
+    /// How much of the history to keep.
+    pub recording: Recording,
+    /// Where the real engine keeps its files.
+    pub root: Option<PathBuf>,
+}
+
+impl Default for Choices {
+    fn default() -> Choices {
+        Choices {
+            agents: None,
+            lasts: None,
+            store: None,
+            engine: Engine::Native,
+            plan: None,
+            bugs: Vec::new(),
+            arrivals: None,
+            schedule_cut: None,
+            recording: Recording::HashOnly { tail: 0 },
+            root: None,
+        }
+    }
+}
+
+/// The choices do not go together, or with the scenario.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// A number is out of range.
+    #[error(transparent)]
+    Senseless(#[from] Senseless),
+    /// The plan makes no sense by itself.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The plan is about a node that is not in the cast.
+    #[error("fault {index} strikes `{name}`, which is not in the cast; its nodes are ledger, provider, owner and agent-0 to agent-{last}")]
+    NotInCast {
+        /// Which fault, from 1.
+        index: usize,
+        /// The node it names.
+        name: String,
+        /// The last agent.
+        last: u32,
+    },
+    /// The scenario plays no trace.
+    #[error("scenario {scenario} plays no arrival trace, for it has no caps_on_arrivals; play `fleet`, or add them to its file")]
+    NoTrace {
+        /// Its name.
+        scenario: String,
+    },
+    /// The real engine can make no fault happen.
+    #[error("the real engine can make no fault happen and this plan has {faults}; use --plan none, or --engine native")]
+    RealFaults {
+        /// How many.
+        faults: usize,
+    },
+    /// The real engine keeps files and was given no folder.
+    #[error("the real engine needs a folder for the ledger's files")]
+    NoRoot,
+}
+
+/// The plan that the scenario's swarm draws for a seed, with the kinds that are on; for printing with the run.
+pub fn drawn(scenario: &Scenario, seed: u64) -> Drawn {
+    let disk_operations = match scenario.store {
+        StoreKind::Memory => 0,
+        StoreKind::Redb => 20_000,
+    };
+    scenario.swarm.draw(seed, &Ground { agents: scenario.sizes.agents, lasts: scenario.sizes.lasts, disk_operations })
+}
+
+/// Everything that determines the run of one seed.
+pub fn spec(scenario: &Scenario, seed: u64, choices: &Choices) -> Result<RunSpec, SpecError> {
+    let mut scenario = scenario.clone();
+    scenario.sizes.agents = choices.agents.unwrap_or(scenario.sizes.agents);
+    scenario.sizes.lasts = choices.lasts.unwrap_or(scenario.sizes.lasts);
+    scenario.store = choices.store.unwrap_or(scenario.store);
+    if choices.arrivals.is_some() {
+        scenario.caps = scenario
+            .caps_on_arrivals
+            .clone()
+            .ok_or_else(|| SpecError::NoTrace { scenario: scenario.name.clone() })?;
+    }
+    scenario.check()?;
+    let no_faults = choices.arrivals.is_some() || choices.engine == Engine::Real;
+    let plan = match &choices.plan {
+        Some(PlanChoice::Given(plan)) => plan.clone(),
+        Some(PlanChoice::None) => Plan::none(),
+        Some(PlanChoice::Swarm) => drawn(&scenario, seed).plan,
+        None if no_faults => Plan::none(),
+        None => drawn(&scenario, seed).plan,
+    };
+    let (work, arrivals) = match &choices.arrivals {
+        Some(trace) => (workload::dealt(trace, &scenario), Some(trace.rows.len() as u64)),
+        None => (workload::drawn(&scenario, seed), None),
+    };
+    let spec = RunSpec {
+        scenario,
+        seed,
+        engine: choices.engine,
+        plan,
+        bugs: choices.bugs.clone(),
+        work: Arc::new(work),
+        arrivals,
+        schedule_cut: choices.schedule_cut,
+        recording: choices.recording,
+        root: choices.root.clone(),
+    };
+    spec.check()?;
+    Ok(spec)
+}
+
+impl RunSpec {
+    /// Whether its parts go together: for a spec that was read rather than resolved.
+    pub fn check(&self) -> Result<(), SpecError> {
+        self.scenario.check()?;
+        self.plan.check()?;
+        let agents = self.work.agents.len() as u32;
+        if agents == 0 || agents != self.scenario.sizes.agents {
+            let why = format!("the work is for {agents} agents, and there are {}", self.scenario.sizes.agents);
+            return Err(SpecError::Senseless(Senseless { field: "sizes.agents", why }));
+        }
+        for (index, planned) in self.plan.faults.iter().enumerate() {
+            let names: &[&String] = match &planned.target {
+                Target::All => &[],
+                Target::Node(name) => &[name],
+                Target::Link(from, to) => &[from, to],
+            };
+            if let Some(name) = names.iter().find(|name| node_named(name, agents).is_none()) {
+                let name = name.escape_debug().to_string();
+                return Err(SpecError::NotInCast { index: index + 1, name, last: agents - 1 });
+            }
+        }
+        if self.engine == Engine::Real {
+            if !self.plan.faults.is_empty() {
+                return Err(SpecError::RealFaults { faults: self.plan.faults.len() });
+            }
+            if self.root.is_none() {
+                return Err(SpecError::NoRoot);
+            }
+        }
+        Ok(())
+    }
+}

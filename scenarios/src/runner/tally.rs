@@ -1,0 +1,153 @@
+//! What was counted and measured in a run: a fold over what the observer saw.
+
+use super::Figures;
+use crate::{fact::Fact, invariant::Sight};
+use hdrhistogram::Histogram;
+use kernel::{
+    effect,
+    id::{ClientId, Fence, ReservationId},
+    lease, record, record::Record,
+    request::{Refusal, Reply, Turn},
+    reserve, run,
+    serve::Announcement,
+};
+use std::collections::BTreeSet;
+
+/// The longest run wall that is told apart: a thousand hours, in nanoseconds.
+const LONGEST_WALL_NS: u64 = 3_600_000_000_000_000;
+
+/// The figures of a run in the making.
+pub(super) struct Tally {
+    figures: Figures,
+    walls: Histogram<u64>,
+    wall_ns: u64,
+    ledger_wait_ns: u64,
+    last_settled_ns: u64,
+    /// The records folded so far: a frame may be seen twice, when it was made and when the ledger was opened after it.
+    next_seq: u64,
+    open: BTreeSet<ReservationId>,
+    waited: BTreeSet<(ClientId, u32, u64)>,
+}
+
+impl Tally {
+    pub(super) fn new() -> Tally {
+        Tally {
+            figures: Figures::default(),
+            walls: Histogram::new_with_bounds(1, LONGEST_WALL_NS, 3).expect("bounds that make a histogram"),
+            wall_ns: 0,
+            ledger_wait_ns: 0,
+            last_settled_ns: 0,
+            next_seq: 0,
+            open: BTreeSet::new(),
+            waited: BTreeSet::new(),
+        }
+    }
+
+    /// A kill or a power cut that struck.
+    pub(super) fn killed(&mut self) {
+        self.figures.kills += 1;
+    }
+
+    pub(super) fn at(&mut self, time_ns: u64, sight: &Sight) {
+        match sight {
+            Sight::Up | Sight::Down | Sight::Other => {}
+            Sight::Ledger(announcement, records) => self.announced(announcement, records, time_ns),
+            Sight::Fact(fact) => self.fact(fact),
+        }
+    }
+
+    fn announced(&mut self, announcement: &Announcement, records: &[Record], time_ns: u64) {
+        match announcement {
+            Announcement::Opened { .. } => self.figures.ledger_opens += 1,
+            Announcement::Committed { submitted, replies, frame, .. } => {
+                self.figures.ledger_commits += u64::from(frame.is_some());
+                for (submitted, reply) in submitted.iter().zip(replies) {
+                    let Reply::Waits(Turn::Slot(..)) = reply else { continue };
+                    let request = &submitted.request;
+                    if self.waited.insert((request.client, request.incarnation, request.number)) {
+                        self.figures.reserves_waited += 1;
+                    }
+                }
+            }
+            Announcement::Broke { .. } => {}
+        }
+        for record in records {
+            if record.seq >= self.next_seq {
+                self.next_seq = record.seq + 1;
+                self.figures.ledger_records += 1;
+                self.recorded(record, time_ns);
+            }
+        }
+    }
+
+    fn recorded(&mut self, record: &Record, time_ns: u64) {
+        let figures = &mut self.figures;
+        match &record.event {
+            record::Event::Reserve(reserve::Event::Reserved { reservation, .. }) => {
+                figures.reserves_admitted += 1;
+                self.open.insert(*reservation);
+            }
+            record::Event::Reserve(reserve::Event::Settled { reservation, cost, .. }) => {
+                figures.calls_served += 1;
+                figures.settled_micro_usd = figures.settled_micro_usd.saturating_add(cost.0);
+                self.last_settled_ns = time_ns;
+                self.open.remove(reservation);
+            }
+            record::Event::Reserve(reserve::Event::Released { reservation, .. }) => {
+                self.open.remove(reservation);
+            }
+            record::Event::Lease(lease::Event::Granted { fence, .. }) => {
+                figures.lease_takeovers += u64::from(*fence > Fence(1));
+            }
+            record::Event::Run(run::Event::Ended { outcome, .. }) => {
+                figures.runs_ended += 1;
+                figures.runs_complete += u64::from(*outcome == run::Ending::Complete);
+            }
+            record::Event::Effect(effect::Event::Decided { outcome: Err(refusal), .. }) => match refusal {
+                Refusal::Reserve(reserve::Refusal::OverCap { .. }) => figures.reserves_over_cap += 1,
+                Refusal::Lease(lease::Refusal::Deposed { .. } | lease::Refusal::NotHolder { .. }) => {
+                    figures.writes_refused += 1;
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn fact(&mut self, fact: &Fact) {
+        let figures = &mut self.figures;
+        match fact {
+            Fact::CallSent { .. } => figures.calls_sent += 1,
+            Fact::Charged { cost, .. } => {
+                figures.calls_charged += 1;
+                figures.invoice_micro_usd = figures.invoice_micro_usd.saturating_add(cost.0);
+            }
+            Fact::Repeated { .. } => figures.calls_repeated += 1,
+            Fact::RunOver { wall_ns, ledger_wait_ns, whole: true, .. } => {
+                self.walls.saturating_record(*wall_ns);
+                self.wall_ns = self.wall_ns.saturating_add(*wall_ns);
+                self.ledger_wait_ns = self.ledger_wait_ns.saturating_add(*ledger_wait_ns);
+            }
+            _ => {}
+        }
+    }
+
+    /// The figures, once the run is over.
+    pub(super) fn figures(&self, arrivals: Option<u64>, overspends: u64) -> Figures {
+        let quantile = |of| (!self.walls.is_empty()).then(|| self.walls.value_at_quantile(of));
+        let per = |part: u64, whole: u64, times: u128| match whole {
+            0 => 0,
+            whole => (u128::from(part) * times / u128::from(whole)) as u64,
+        };
+        Figures {
+            arrivals,
+            run_wall_p50_ns: quantile(0.5),
+            run_wall_p99_ns: quantile(0.99),
+            calls_per_1000_s: per(self.figures.calls_served, self.last_settled_ns, 1_000 * 1_000_000_000),
+            ledger_wait_ppm: per(self.ledger_wait_ns, self.wall_ns, 1_000_000),
+            reservations_open: self.open.len() as u64,
+            overspends,
+            ..self.figures.clone()
+        }
+    }
+}
