@@ -1,19 +1,17 @@
 //! The choices that `run` and `gate` share: how many, how long, which store, engine, plan and bugs.
 
-use crate::{exit::Failure, suggest::suggestion};
+use crate::exit::Failure;
 use anyhow::Context as _;
 use clap::ValueEnum;
 use faults::Plan;
 use kernel::planted::Bug;
 use scenarios::{
+    catalogue,
     runner::{Choices, PlanChoice},
     scenario::StoreKind,
 };
-use sim::{Engine, Recording};
+use sim::Engine;
 use std::{path::PathBuf, time::Duration};
-
-/// How many entries of the history a run keeps that may never be looked at.
-pub const TAIL: usize = 64;
 
 /// The most agents a run may have.
 const MOST_AGENTS: u32 = 65_536;
@@ -55,6 +53,15 @@ pub enum StoreName {
     Redb,
 }
 
+impl From<StoreName> for StoreKind {
+    fn from(name: StoreName) -> StoreKind {
+        match name {
+            StoreName::Memory => StoreKind::Memory,
+            StoreName::Redb => StoreKind::Redb,
+        }
+    }
+}
+
 /// An engine, by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EngineName {
@@ -62,6 +69,15 @@ pub enum EngineName {
     Native,
     /// tokio, TCP on loopback and real files; no fault can be injected.
     Real,
+}
+
+impl From<EngineName> for Engine {
+    fn from(name: EngineName) -> Engine {
+        match name {
+            EngineName::Native => Engine::Native,
+            EngineName::Real => Engine::Real,
+        }
+    }
 }
 
 /// A plan, by its name on the command line.
@@ -77,30 +93,20 @@ pub enum PlanName {
 
 impl Shared {
     /// The choices as the runner takes them. Reads the plan's file.
-    pub fn resolve(&self, on_arrivals: bool) -> Result<Choices, Failure> {
-        let unsaid = if on_arrivals || self.engine == EngineName::Real { PlanName::None } else { PlanName::Swarm };
-        let plan = match self.plan.as_ref().unwrap_or(&unsaid) {
-            PlanName::Swarm => PlanChoice::Swarm,
-            PlanName::None => PlanChoice::None,
-            PlanName::File(path) => PlanChoice::Given(read_plan(path).map_err(Failure::Input)?),
-        };
+    pub fn resolve(&self) -> Result<Choices, Failure> {
+        let plan = self.plan.as_ref().map(|plan| match plan {
+            PlanName::Swarm => Ok(PlanChoice::Swarm),
+            PlanName::None => Ok(PlanChoice::None),
+            PlanName::File(path) => read_plan(path).map(PlanChoice::Given),
+        });
         Ok(Choices {
             agents: self.agents,
             lasts: self.lasts,
-            store: self.store.map(|store| match store {
-                StoreName::Memory => StoreKind::Memory,
-                StoreName::Redb => StoreKind::Redb,
-            }),
-            engine: match self.engine {
-                EngineName::Native => Engine::Native,
-                EngineName::Real => Engine::Real,
-            },
-            plan,
+            store: self.store.map(StoreKind::from),
+            engine: self.engine.into(),
+            plan: plan.transpose().map_err(Failure::Input)?,
             bugs: self.bugs.clone(),
-            arrivals: None,
-            recording: Recording::HashOnly { tail: TAIL },
-            root: None,
-            schedule_cut: None,
+            ..Choices::default()
         })
     }
 
@@ -163,6 +169,6 @@ fn plan(text: &str) -> Result<PlanName, String> {
 }
 
 fn bug(text: &str) -> Result<Bug, String> {
-    let unknown = || format!("no such bug{}; `list` names them", suggestion(text, Bug::ALL.map(Bug::name)));
-    Bug::named(text).ok_or_else(unknown)
+    let near = || catalogue::nearest(text, &Bug::ALL.map(Bug::name)).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+    Bug::named(text).ok_or_else(|| format!("no such bug{}; `list` names them", near()))
 }

@@ -1,6 +1,6 @@
 //! How the process ends: exit codes, and the failures that are no verdict.
 
-use scenarios::runner::Verdict;
+use scenarios::{gate::graver, runner::Verdict};
 use std::{fmt, process::ExitCode};
 
 /// What the process's exit code says.
@@ -40,15 +40,9 @@ impl Exit {
         }
     }
 
-    /// The exit of many verdicts: the gravest. Nondeterminism comes first, because it puts every other verdict in doubt.
+    /// The exit of many verdicts: the gravest.
     pub fn of_all(verdicts: impl IntoIterator<Item = Verdict>) -> Exit {
-        let gravity = |verdict: &Verdict| match verdict {
-            Verdict::Pass => 0,
-            Verdict::Liveness => 1,
-            Verdict::Safety => 2,
-            Verdict::Nondeterminism => 3,
-        };
-        verdicts.into_iter().max_by_key(gravity).map_or(Exit::Pass, Exit::of)
+        Exit::of(verdicts.into_iter().fold(Verdict::Pass, graver))
     }
 }
 
@@ -88,7 +82,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Input(error) => write!(f, "error: {error:#}"),
-            Failure::CannotPlay(error) => write!(f, "error: cannot be played: {error:#}"),
+            Failure::CannotPlay(error) => write!(f, "error: {error:#}"),
             Failure::Defect(error) => write!(f, "error: shakedown is broken: {error:#}"),
         }
     }

@@ -14,16 +14,17 @@ use crate::{
 };
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
-use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
+use rayon::iter::{IndexedParallelIterator as _, IntoParallelIterator as _, ParallelIterator as _};
 use reports::table::grouped;
 use scenarios::{
-    catalogue, gate,
+    catalogue,
+    gate::{self, Deal, Divergence, Partition},
     invariant::Broken,
     runner::{self, Choices, RunReport, Verdict},
     scenario::Scenario,
 };
 use serde::Serialize;
-use sim::Engine;
+use sim::{Engine, Recording};
 use std::{
     ops::Range,
     path::PathBuf,
@@ -31,8 +32,6 @@ use std::{
     time::Duration,
 };
 
-/// The most seeds one gate may be given; a bound on what is kept of them, not on what can be played.
-const MOST_SEEDS: u64 = 1_000_000;
 /// How many failing runs of a scenario are kept in full; the others are named by the command that plays them.
 const MOST_KEPT: usize = 4;
 
@@ -53,27 +52,12 @@ pub struct Args {
     jobs: Option<u16>,
     /// Play only the k-th of n equal parts of the deals, so that n machines play them all.
     #[arg(long, value_name = "k/n", value_parser = part)]
-    partition: Option<Part>,
+    partition: Option<Partition>,
     /// A file to write JUnit XML into.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     #[command(flatten)]
     shared: Shared,
-}
-
-/// The k-th of n parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
-    k: u64,
-    n: u64,
-}
-
-/// One deal: a seed of a scenario.
-struct Deal<'a> {
-    scenario: &'a Scenario,
-    /// The scenario as it was named on the command line.
-    named: &'a str,
-    seed: u64,
 }
 
 /// What came of one deal.
@@ -102,6 +86,9 @@ pub struct Played {
     pub faults: u64,
     /// Whether it was played twice and the histories compared.
     pub doubled: bool,
+    /// Where two plays of it parted, if they did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parted: Option<Divergence>,
     /// The command that plays it again, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repro: Option<String>,
@@ -144,21 +131,20 @@ struct Object {
 
 /// Does it.
 pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
-    let scenarios = named(&args.scenarios)?;
-    let choices = args.shared.resolve(false)?;
-    for (_, scenario) in &scenarios {
-        runner::spec(scenario, args.seeds.start, &choices).map_err(Failure::input)?;
-    }
+    let (names, scenarios) = named(&args.scenarios)?;
+    let choices = args.shared.resolve()?;
+    let deals = gate::deal(scenarios.len(), args.seeds.clone(), args.partition.unwrap_or(Partition::WHOLE));
+    let table = Table { deals: deals.map_err(Failure::input)?, scenarios, names, choices };
+    table.must_be_playable()?;
     if let Some(path) = &args.junit {
         junit::must_be_writable(path).map_err(Failure::Input)?;
     }
-    let deals = deals(&scenarios, args);
-    let jobs = args.jobs.map_or_else(rayon::current_num_threads, usize::from).min(deals.len().max(1));
+    let jobs = args.jobs.map_or_else(rayon::current_num_threads, usize::from).min(table.deals.len().max(1));
     let watch = Stopwatch::start();
-    let mut results = play_all(&deals, &choices, jobs, args.budget, watch)?;
+    let mut results = table.play_all(jobs, args.budget, watch)?;
     let wall_ns = watch.elapsed_ns();
-    keep_failing(&mut results, &deals, &choices, &args.shared.flags())?;
-    let object = summarise(args, &scenarios, jobs, deals.len(), wall_ns, results);
+    table.keep_failing(&mut results, &args.shared.flags())?;
+    let object = summarise(args, &table, jobs, wall_ns, results);
     if let Some(path) = &args.junit {
         junit::write(path, &object.results).map_err(Failure::Input)?;
     }
@@ -169,56 +155,97 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::of_all(object.results.iter().map(|played| played.verdict)))
 }
 
-/// The scenarios, each with the name it was asked for by.
-fn named(names: &[String]) -> Result<Vec<(String, Scenario)>, Failure> {
+/// The scenarios, and the names they were asked for by.
+fn named(names: &[String]) -> Result<(Vec<String>, Vec<Scenario>), Failure> {
     if names.is_empty() {
-        return Ok(catalogue::all().into_iter().map(|scenario| (scenario.name.clone(), scenario)).collect());
+        let scenarios = catalogue::all();
+        return Ok((scenarios.iter().map(|scenario| scenario.name.clone()).collect(), scenarios));
     }
-    names.iter().map(|name| Ok((name.clone(), catalogue::find(name).map_err(Failure::input)?))).collect()
+    let scenarios: Result<_, _> = names.iter().map(|name| catalogue::find(name)).collect();
+    Ok((names.to_vec(), scenarios.map_err(Failure::input)?))
 }
 
-fn deals<'a>(scenarios: &'a [(String, Scenario)], args: &Args) -> Vec<Deal<'a>> {
-    let part = args.partition.unwrap_or(Part { k: 1, n: 1 });
-    let mine = |seed: &u64| (seed - args.seeds.start) % part.n == part.k - 1;
-    let deal = |seed| {
-        let (named, scenario) = &scenarios[gate::deal(seed, scenarios.len())];
-        Deal { scenario, named, seed }
-    };
-    args.seeds.clone().filter(mine).map(deal).collect()
+/// What is dealt, to whom.
+struct Table {
+    deals: Vec<Deal>,
+    scenarios: Vec<Scenario>,
+    /// What each scenario was called on the command line.
+    names: Vec<String>,
+    choices: Choices,
 }
 
-/// Plays deals until there are none left or the budget is spent.
-fn play_all(
-    deals: &[Deal<'_>],
-    choices: &Choices,
-    jobs: usize,
-    budget: Option<Duration>,
-    watch: Stopwatch,
-) -> Result<Vec<Played>, Failure> {
-    let bar = progress(deals.len());
-    let (next, failed) = (AtomicUsize::new(0), AtomicU64::new(0));
-    let job = |_| {
-        let mut played = Vec::new();
-        while budget.is_none_or(|budget| watch.elapsed() < budget) {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some(deal) = deals.get(place) else { break };
-            let result = play_one(deal, place, choices)?;
-            if result.verdict != Verdict::Pass {
-                let failed = 1 + failed.fetch_add(1, Ordering::Relaxed);
-                bar.set_message(format!("{failed} failed"));
-            }
-            played.push(result);
-            bar.inc(1);
+impl Table {
+    /// Whether the choices go together with every scenario, so that the first run does not find out.
+    fn must_be_playable(&self) -> Result<(), Failure> {
+        let root = run::real_root(self.choices.engine)?;
+        let choices = Choices { root: root.map(|root| root.path().to_owned()), ..self.choices.clone() };
+        for scenario in &self.scenarios {
+            runner::spec(scenario, 0, &choices).map_err(Failure::input)?;
         }
+        Ok(())
+    }
+
+    /// Plays deals until there are none left or the budget is spent.
+    fn play_all(&self, jobs: usize, budget: Option<Duration>, watch: Stopwatch) -> Result<Vec<Played>, Failure> {
+        let bar = progress(self.deals.len());
+        let (next, failed) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let job = |_| {
+            let mut played = Vec::new();
+            while budget.is_none_or(|budget| watch.elapsed() < budget) {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                let Some(deal) = self.deals.get(place) else { break };
+                let result = self.play_one(*deal, place)?;
+                if result.verdict != Verdict::Pass {
+                    let failed = 1 + failed.fetch_add(1, Ordering::Relaxed);
+                    bar.set_message(format!("{failed} failed"));
+                }
+                played.push(result);
+                bar.inc(1);
+            }
+            Ok(played)
+        };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
+        let pool = pool.context("the jobs cannot be started; give fewer with --jobs").map_err(Failure::Input)?;
+        let played: Result<Vec<Vec<Played>>, Failure> =
+            pool.install(|| (0..jobs).into_par_iter().with_max_len(1).map(job).collect());
+        bar.finish_and_clear();
+        let mut played: Vec<Played> = played?.into_iter().flatten().collect();
+        played.sort_by_key(|played| played.place);
         Ok(played)
-    };
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
-    let pool = pool.context("the jobs cannot be started; give fewer with --jobs").map_err(Failure::Input)?;
-    let played: Result<Vec<Vec<Played>>, Failure> = pool.install(|| (0..jobs).into_par_iter().map(job).collect());
-    bar.finish_and_clear();
-    let mut played: Vec<Played> = played?.into_iter().flatten().collect();
-    played.sort_by_key(|played| played.place);
-    Ok(played)
+    }
+
+    fn play_one(&self, deal: Deal, place: usize) -> Result<Played, Failure> {
+        if self.choices.engine == Engine::Native {
+            let outcome = gate::play_deal(&self.scenarios, deal, &self.choices).map_err(Failure::defect)?;
+            return Ok(Played::of(outcome.run.report, place, outcome.parted, deal.twice));
+        }
+        let root = run::real_root(self.choices.engine)?;
+        let choices = Choices { root: root.as_ref().map(|root| root.path().to_owned()), ..self.choices.clone() };
+        let spec = runner::spec(&self.scenarios[deal.scenario], deal.seed, &choices).map_err(Failure::input)?;
+        Ok(Played::of(runner::play(&spec).map_err(Failure::defect)?.report, place, None, false))
+    }
+
+    /// Keeps the first failing runs of each scenario in full, and gives every failing run the command that plays it again.
+    fn keep_failing(&self, results: &mut [Played], flags: &[String]) -> Result<(), Failure> {
+        let mut provenance = None;
+        let mut kept = vec![0; self.scenarios.len()];
+        for played in results.iter_mut().filter(|played| played.verdict != Verdict::Pass) {
+            let Deal { scenario, seed, .. } = self.deals[played.place];
+            if self.choices.engine != Engine::Native || kept[scenario] >= MOST_KEPT {
+                played.repro = Some(failing::rerun(&self.names[scenario], seed, flags));
+                continue;
+            }
+            kept[scenario] += 1;
+            let choices = Choices { recording: Recording::Full, ..self.choices.clone() };
+            let spec = runner::spec(&self.scenarios[scenario], seed, &choices).map_err(Failure::input)?;
+            let mut run = runner::play(&spec).map_err(Failure::defect)?;
+            run.report.verdict = played.verdict;
+            let folder = failing::folder(&played.scenario, seed);
+            failing::publish(&folder, &spec, &run, provenance.get_or_insert_with(|| Origin::find().provenance()))?;
+            played.repro = Some(failing::repro(&folder));
+        }
+        Ok(())
+    }
 }
 
 /// A bar on standard error, drawn only on a terminal.
@@ -231,21 +258,8 @@ fn progress(length: usize) -> ProgressBar {
     bar
 }
 
-fn play_one(deal: &Deal<'_>, place: usize, choices: &Choices) -> Result<Played, Failure> {
-    let mut choices = choices.clone();
-    let _root = run::real_root(&mut choices)?;
-    let spec = runner::spec(deal.scenario, deal.seed, &choices).map_err(Failure::input)?;
-    let mut report = runner::play(&spec).map_err(Failure::defect)?.report;
-    let doubled = choices.engine == Engine::Native && report.verdict == Verdict::Pass && gate::is_doubled(deal.seed);
-    if doubled {
-        let again = runner::play(&spec).map_err(Failure::defect)?.report;
-        failing::doubt(&mut report, &again);
-    }
-    Ok(Played::of(report, place, doubled))
-}
-
 impl Played {
-    fn of(report: RunReport, place: usize, doubled: bool) -> Played {
+    fn of(report: RunReport, place: usize, parted: Option<Divergence>, doubled: bool) -> Played {
         let RunReport { scenario, seed, agents, verdict, broken, history_hash, events, virtual_ns, wall_ns, faults, .. } =
             report;
         Played {
@@ -260,54 +274,23 @@ impl Played {
             wall_ns,
             faults,
             doubled,
+            parted,
             repro: None,
             place,
         }
     }
 }
 
-/// Keeps the first failing runs of each scenario in full, and gives every failing run the command that plays it again.
-fn keep_failing(
-    results: &mut [Played],
-    deals: &[Deal<'_>],
-    choices: &Choices,
-    flags: &[String],
-) -> Result<(), Failure> {
-    let mut origin = None;
-    let mut kept: Vec<&str> = Vec::new();
-    for played in results.iter_mut().filter(|played| played.verdict != Verdict::Pass) {
-        let deal = &deals[played.place];
-        let rerun = failing::rerun(deal.named, deal.seed, flags);
-        let earlier = kept.iter().filter(|named| **named == deal.named).count();
-        if choices.engine != Engine::Native || earlier >= MOST_KEPT {
-            played.repro = Some(rerun);
-            continue;
-        }
-        kept.push(deal.named);
-        let spec = runner::spec(deal.scenario, deal.seed, choices).map_err(Failure::input)?;
-        let first = runner::play(&spec).map_err(Failure::defect)?;
-        let (spec, run) = failing::recorded(&spec, &first.report)?;
-        let folder = failing::folder(&played.scenario, played.seed);
-        let provenance = origin.get_or_insert_with(Origin::find).provenance(rerun);
-        failing::publish(&folder, &spec, &run, &provenance)?;
-        played.repro = Some(failing::repro(&folder, None));
-        played.verdict = run.report.verdict;
-        played.broken = run.report.broken;
-    }
-    Ok(())
-}
-
 fn summarise(
     args: &Args,
-    scenarios: &[(String, Scenario)],
+    table: &Table,
     jobs: usize,
-    dealt: usize,
     wall_ns: u64,
     results: Vec<Played>,
 ) -> Object {
     let origin = Origin::find();
     let is_failed = |played: &&Played| played.verdict != Verdict::Pass;
-    let share = |(_, scenario): &(String, Scenario)| {
+    let share = |scenario: &Scenario| {
         let of: Vec<&Played> = results.iter().filter(|played| played.scenario == scenario.name).collect();
         let (events, wall): (u64, u64) = of.iter().fold((0, 0), |(events, wall), played| {
             (events + played.events, wall + played.wall_ns)
@@ -324,19 +307,19 @@ fn summarise(
     Object {
         runs: results.len() as u64,
         failed: results.iter().filter(is_failed).count() as u64,
-        dealt: dealt as u64,
+        dealt: table.deals.len() as u64,
         doubled: results.iter().filter(|played| played.doubled).count() as u64,
         wall_ns,
         runs_per_s: per(results.len() as f64, wall_ns as f64 / 1e9),
         virtual_hours_per_wall_hour: per(hours(results.iter().map(|played| played.virtual_ns)), wall_hours),
         seeds: format!("{}..{}", args.seeds.start, args.seeds.end),
-        partition: args.partition.map(|part| format!("{}/{}", part.k, part.n)),
+        partition: args.partition.map(|Partition { part, of }| format!("{part}/{of}")),
         jobs,
         engine: args.shared.engine.into(),
         commit: origin.commit,
         dirty: origin.dirty,
         binary: origin.binary,
-        scenarios: scenarios.iter().map(share).collect(),
+        scenarios: table.scenarios.iter().map(share).collect(),
         results,
     }
 }
@@ -386,22 +369,23 @@ fn text(gate: &Object, budget: Option<Duration>) -> String {
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
-    let remedy = || format!("write two numbers such as 0..200, the first below the second and at most {MOST_SEEDS} apart");
-    let (from, to) = text.split_once("..").ok_or_else(remedy)?;
-    let seeds = from.parse().map_err(|_| remedy())?..to.parse().map_err(|_| remedy())?;
-    match seeds.end.checked_sub(seeds.start) {
-        Some(1..=MOST_SEEDS) => Ok(seeds),
-        _ => Err(remedy()),
+    let parse = || {
+        let (from, to) = text.split_once("..")?;
+        Some(from.parse().ok()?..to.parse().ok()?)
+    };
+    match parse() {
+        Some(seeds) if seeds.start < seeds.end => Ok(seeds),
+        _ => Err("write two numbers such as 0..200, the first below the second; the second is not played".to_owned()),
     }
 }
 
-fn part(text: &str) -> Result<Part, String> {
+fn part(text: &str) -> Result<Partition, String> {
     let parse = || {
-        let (k, n) = text.split_once('/')?;
-        Some(Part { k: k.parse().ok()?, n: n.parse().ok()? })
+        let (part, of) = text.split_once('/')?;
+        Some(Partition { part: part.parse().ok()?, of: of.parse().ok()? })
     };
     match parse() {
-        Some(part) if part.k >= 1 && part.k <= part.n => Ok(part),
+        Some(Partition { part, of }) if part >= 1 && part <= of => Ok(Partition { part, of }),
         _ => Err("write a part such as 1/4: the first of four, k from 1 to n".to_owned()),
     }
 }
@@ -418,7 +402,6 @@ mod tests {
             ("18446744073709551614..18446744073709551615", Some(u64::MAX - 1..u64::MAX)),
             ("8..8", None),
             ("9..8", None),
-            ("0..1000001", None),
             ("0..18446744073709551616", None),
             ("-1..3", None),
             ("5", None),

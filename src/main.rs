@@ -18,7 +18,6 @@ mod provenance;
 mod report;
 mod repro;
 mod run;
-mod suggest;
 
 use clap::{Parser, Subcommand};
 use exit::{Exit, Failure};

@@ -1,10 +1,11 @@
 //! Where a result comes from: the commit and whether the tree was as committed, the binary, the machine, the command.
 #![expect(clippy::disallowed_methods, reason = "the machine is asked what it is, and the binary read to be hashed")]
 
+use scenarios::runner::Provenance;
 use std::{env, fs, path::Path, process::Command};
 
 /// What is said of a commit that cannot be learned.
-pub const UNKNOWN: &str = "unknown";
+const UNKNOWN: &str = "unknown";
 
 /// What this process is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,14 @@ impl Origin {
         let bytes = env::current_exe().and_then(fs::read);
         let binary = bytes.map_or_else(|_| UNKNOWN.to_owned(), |bytes| blake3::hash(&bytes).to_hex().to_string());
         Origin { commit: commit.unwrap_or_else(|| UNKNOWN.to_owned()), dirty, binary }
+    }
+}
+
+impl Origin {
+    /// The same as a run's folder states it.
+    pub fn provenance(&self) -> Provenance {
+        let commit = if self.commit == UNKNOWN { String::new() } else { self.commit.clone() };
+        Provenance { commit, dirty: self.dirty, binary_hash: self.binary.clone() }
     }
 }
 

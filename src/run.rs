@@ -5,20 +5,22 @@ use crate::{
     exit::{Exit, Failure},
     failing,
     output::{self, Format, Out},
-    provenance::{self, Origin},
+    provenance::Origin,
 };
 use anyhow::{Context as _, anyhow};
+use faults::{Kind, Plan};
 use reports::table::grouped;
 use scenarios::{
     catalogue,
-    runner::{self, Choices, Run, RunReport, RunSpec, Verdict},
+    gate::{self, Divergence},
+    runner::{self, Run, RunError, RunReport, RunSpec, Verdict},
     workload::arrivals::Arrivals,
 };
 use serde::Serialize;
 use sim::{Engine, Recording};
 use std::{
+    collections::BTreeMap,
     fs,
-    io::BufReader,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -50,43 +52,63 @@ struct Object<'a> {
     folder: Option<&'a Path>,
     #[serde(skip_serializing_if = "Option::is_none")]
     repro: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parted: Option<&'a Divergence>,
 }
 
 /// Does it.
 pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     let scenario = catalogue::find(&args.scenario).map_err(Failure::input)?;
-    let mut choices = args.shared.resolve(args.arrivals.is_some())?;
+    let mut choices = args.shared.resolve()?;
     if let Some(path) = &args.arrivals {
         choices.arrivals = Some(Arc::new(read_arrivals(path).map_err(Failure::Input)?));
     }
     if let Some(folder) = &args.out {
         must_be_free(folder).map_err(Failure::Input)?;
     }
-    let root = real_root(&mut choices)?;
-    if args.out.is_some() || root.is_some() {
-        choices.recording = Recording::Full;
-    }
+    let root = real_root(choices.engine)?;
+    choices.root = root.as_ref().map(|root| root.path().to_owned());
     let spec = runner::spec(&scenario, args.seed, &choices).map_err(Failure::input)?;
-    let run = runner::play(&spec).map_err(Failure::defect)?;
-    let (spec, run) = match (run.report.verdict, spec.recording) {
-        (Verdict::Pass, _) | (_, Recording::Full) => (spec, run),
-        (_, Recording::HashOnly { .. }) => failing::recorded(&spec, &run.report)?,
+    let (run, parted) = play(&spec, args.out.is_some()).map_err(Failure::defect)?;
+    let folder = match (&args.out, run.report.verdict) {
+        (Some(folder), _) => Some(folder.clone()),
+        (None, Verdict::Pass) => None,
+        (None, _) => Some(failing::folder(&run.report.scenario, run.report.seed)),
     };
-    let folder = keep(args, &spec, &run)?;
-    tell(args, &run.report, folder.as_deref(), out)?;
-    Ok(Exit::of(run.report.verdict))
+    if let Some(folder) = &folder {
+        failing::publish(folder, &spec, &run, &Origin::find().provenance())?;
+    }
+    let exit = Exit::of(run.report.verdict);
+    let repro = (exit != Exit::Pass).then(|| match &folder {
+        Some(folder) if spec.engine == Engine::Native => failing::repro(folder),
+        _ => failing::rerun(&args.scenario, args.seed, &flags(args)),
+    });
+    let object = Object { report: &run.report, folder: folder.as_deref(), repro, parted: parted.as_ref() };
+    match out.format {
+        Format::Json => out.json(&object)?,
+        Format::Text => {
+            out.text(&text(&spec, &run.report, parted.as_ref()))?;
+            if let Some(folder) = &folder {
+                out.line(format_args!("kept in    {}", folder.display()))?;
+            }
+            if let Some(repro) = &object.repro {
+                out.line(format_args!("\nplay it again:\n  {repro}"))?;
+            }
+        }
+    }
+    Ok(exit)
 }
 
-/// Publishes the run if it failed or a folder was named for it.
-fn keep(args: &Args, spec: &RunSpec, run: &Run) -> Result<Option<PathBuf>, Failure> {
-    let folder = match (&args.out, run.report.verdict) {
-        (Some(folder), _) => folder.clone(),
-        (None, Verdict::Pass) => return Ok(None),
-        (None, _) => failing::folder(&run.report.scenario, run.report.seed),
-    };
-    let command = failing::rerun(&args.scenario, args.seed, &flags(args));
-    failing::publish(&folder, spec, run, &Origin::find().provenance(command))?;
-    Ok(Some(folder))
+/// Plays a spec. A simulated run that fails is played once more in full, which is itself a check that it is deterministic; a
+/// real one cannot be played again and is recorded at once.
+fn play(spec: &RunSpec, keep: bool) -> Result<(Run, Option<Divergence>), RunError> {
+    if keep || spec.engine == Engine::Real {
+        let run = runner::play(&RunSpec { recording: Recording::Full, ..spec.clone() })?;
+        if run.report.verdict == Verdict::Pass || spec.engine == Engine::Real {
+            return Ok((run, None));
+        }
+    }
+    gate::play_checked(spec, false)
 }
 
 /// The flags that play the run again, its seed apart.
@@ -95,26 +117,9 @@ fn flags(args: &Args) -> Vec<String> {
     args.shared.flags().into_iter().chain(arrivals).collect()
 }
 
-fn tell(args: &Args, report: &RunReport, folder: Option<&Path>, out: &mut Out) -> Result<(), Failure> {
-    let repro = (report.verdict != Verdict::Pass).then(|| match folder {
-        Some(folder) if report.engine == Engine::Native => failing::repro(folder, args.arrivals.as_deref()),
-        _ => failing::rerun(&args.scenario, args.seed, &flags(args)),
-    });
-    match out.format {
-        Format::Json => out.json(&Object { report, folder, repro }),
-        Format::Text => {
-            out.text(&text(report))?;
-            if let Some(folder) = folder {
-                out.line(format_args!("kept in    {}", folder.display()))?;
-            }
-            repro.map_or(Ok(()), |repro| out.line(format_args!("\nplay it again:\n  {repro}")))
-        }
-    }
-}
-
-/// A report as people read it.
-fn text(report: &RunReport) -> String {
-    let RunReport { scenario, seed, agents, engine, store, faults, figures, .. } = report;
+/// A run as people read it.
+pub fn text(spec: &RunSpec, report: &RunReport, parted: Option<&Divergence>) -> String {
+    let RunReport { scenario, seed, agents, engine, store, figures, .. } = report;
     let name = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
     let verdict = match report.verdict {
         Verdict::Pass => "pass".to_owned(),
@@ -122,16 +127,19 @@ fn text(report: &RunReport) -> String {
     };
     let mut lines = vec![
         format!(
-            "{scenario}, seed {seed}, {} agents, {} engine, {} store, {} faults planned",
+            "{scenario}, seed {seed}, {} agents, {} engine, {} store",
             grouped(u64::from(*agents)),
             name(engine),
-            name(store),
-            grouped(*faults)
+            name(store)
         ),
+        format!("plan       {}", planned(&spec.plan)),
         format!("verdict    {verdict}"),
     ];
     if let Some(broken) = &report.broken {
         lines.push(format!("broken     {} at {}: {}", broken.invariant, output::span(broken.time_ns), broken.message));
+    }
+    if let Some(Divergence { entry, one, other }) = parted {
+        lines.push(format!("parted     at entry {entry}: {one}\n                        {other}"));
     }
     lines.push(format!("history    {}", report.history_hash));
     let took = output::span(report.wall_ns);
@@ -168,28 +176,33 @@ fn text(report: &RunReport) -> String {
     lines.join("\n")
 }
 
+/// A plan in one line: how many faults of each kind.
+fn planned(plan: &Plan) -> String {
+    let mut kinds: BTreeMap<Kind, u64> = BTreeMap::new();
+    for planned in &plan.faults {
+        *kinds.entry(planned.fault.kind()).or_default() += 1;
+    }
+    let kinds: Vec<String> = kinds.iter().map(|(kind, times)| format!("{} {times}", kind.name())).collect();
+    if kinds.is_empty() { "no faults".to_owned() } else { format!("{} faults: {}", plan.faults.len(), kinds.join(", ")) }
+}
+
 fn dollars(micro_usd: u64) -> String {
     format!("{}.{:06} USD", grouped(micro_usd / 1_000_000), micro_usd % 1_000_000)
 }
 
 /// A folder for the real engine's files, gone when it is dropped.
-pub fn real_root(choices: &mut Choices) -> Result<Option<tempfile::TempDir>, Failure> {
-    if choices.engine != Engine::Real {
-        return Ok(None);
-    }
-    let root = tempfile::tempdir()
-        .context("the real engine needs a folder for its files; set TMPDIR to a writable one")
-        .map_err(Failure::Input)?;
-    choices.root = Some(root.path().to_owned());
-    Ok(Some(root))
+pub fn real_root(engine: Engine) -> Result<Option<tempfile::TempDir>, Failure> {
+    let needed = engine == Engine::Real;
+    let root = needed.then(tempfile::tempdir).transpose();
+    root.context("the real engine needs a folder for its files; set TMPDIR to a writable one").map_err(Failure::Input)
 }
 
 /// Reads an arrival trace.
 #[expect(clippy::disallowed_methods, reason = "a trace that the user names is read from the user's disk")]
-pub fn read_arrivals(path: &Path) -> anyhow::Result<Arrivals> {
+fn read_arrivals(path: &Path) -> anyhow::Result<Arrivals> {
     let named = || format!("the arrivals {}", path.display());
     let file = fs::File::open(path).with_context(|| format!("{} cannot be read", named()))?;
-    Arrivals::read(BufReader::new(file)).with_context(named)
+    Arrivals::read(file).with_context(named)
 }
 
 /// Whether a folder can be made at `folder`: nothing may be there but an empty folder, and it must have somewhere to be.

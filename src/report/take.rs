@@ -1,7 +1,6 @@
 //! One take: some seeds of one scenario at one size, and the records they give.
 
 use crate::{
-    choices::TAIL,
     clock, exit::Failure,
     failing,
     provenance::{self, Origin},
@@ -74,7 +73,7 @@ impl Take {
     fn new(gives: Gives, scenario: &str, agents: Option<u32>, seeds: Range<u64>) -> anyhow::Result<Take> {
         let scenario = catalogue::find(scenario)?;
         let recording = match gives {
-            Gives::Contention => Recording::HashOnly { tail: TAIL },
+            Gives::Contention => Recording::HashOnly { tail: 0 },
             Gives::Fleet => Recording::Full,
         };
         let choices = Choices { agents, plan: Some(PlanChoice::None), recording, ..Choices::default() };
