@@ -197,6 +197,7 @@ impl Director {
             self.expect(self.control.heal());
         }
         let bound = self.control.now().plus(self.scenario.heal_bound);
+        let mut at_rest_from = None;
         loop {
             let now = self.control.now();
             self.take_steps(now);
@@ -204,13 +205,25 @@ impl Director {
             if self.news.broken.get() {
                 return Course::Stopped;
             }
-            if self.everyone_is_done() {
-                return Course::Converged;
+            match (self.everyone_is_done(), at_rest_from) {
+                (true, Some(since)) if now >= since => return Course::Converged,
+                (true, Some(_)) => {}
+                (true, None) => at_rest_from = Some(now.plus(self.settling())),
+                (false, _) => at_rest_from = None,
             }
             if now >= bound {
                 return Course::Hung(self.hang(now));
             }
             self.wait(Duration::from_secs(1).min(bound.since(now))).await;
+        }
+    }
+
+    /// How long everyone must have been done: the owner looks every half minute for what was left to it, and what an agent
+    /// left as it was killed is not told to it. Without kills it is told.
+    fn settling(&self) -> Duration {
+        match self.engine {
+            Engine::Native => Duration::from_secs(65),
+            Engine::Real => Duration::from_secs(3),
         }
     }
 

@@ -4,7 +4,7 @@ use super::RunSpec;
 use crate::{
     cast::node_named,
     scenario::{Scenario, Senseless, StoreKind},
-    workload::{self, Arrivals},
+    workload::{self, arrivals::{self, Arrivals}},
 };
 use faults::{Drawn, Ground, Plan, PlanError, Target};
 use kernel::planted::Bug;
@@ -33,8 +33,8 @@ pub struct Choices {
     pub store: Option<StoreKind>,
     /// The engine.
     pub engine: Engine,
-    /// The plan; `None` for the swarm's, or for no faults where arrivals are replayed or the engine has none.
-    pub plan: Option<PlanChoice>,
+    /// The plan. A run on arrivals or on the real engine takes [`PlanChoice::None`] unless its user says otherwise.
+    pub plan: PlanChoice,
     /// Planted bugs to turn on.
     pub bugs: Vec<Bug>,
     /// An arrival trace to replay in place of the drawn work.
@@ -54,7 +54,7 @@ impl Default for Choices {
             lasts: None,
             store: None,
             engine: Engine::Native,
-            plan: None,
+            plan: PlanChoice::Swarm,
             bugs: Vec::new(),
             arrivals: None,
             schedule_cut: None,
@@ -122,17 +122,15 @@ pub fn spec(scenario: &Scenario, seed: u64, choices: &Choices) -> Result<RunSpec
             .ok_or_else(|| SpecError::NoTrace { scenario: scenario.name.clone() })?;
     }
     scenario.check()?;
-    let no_faults = choices.arrivals.is_some() || choices.engine == Engine::Real;
     let plan = match &choices.plan {
-        Some(PlanChoice::Given(plan)) => plan.clone(),
-        Some(PlanChoice::None) => Plan::none(),
-        Some(PlanChoice::Swarm) => drawn(&scenario, seed).plan,
-        None if no_faults => Plan::none(),
-        None => drawn(&scenario, seed).plan,
+        PlanChoice::Given(plan) => plan.clone(),
+        PlanChoice::None => Plan::none(),
+        PlanChoice::Swarm => drawn(&scenario, seed).plan,
     };
+    let sizes = &scenario.sizes;
     let (work, arrivals) = match &choices.arrivals {
-        Some(trace) => (workload::dealt(trace, &scenario), Some(trace.rows.len() as u64)),
-        None => (workload::drawn(&scenario, seed), None),
+        Some(trace) => (arrivals::work(trace, sizes.agents, sizes.agents_per_user), Some(trace.rows().len() as u64)),
+        None => (workload::draw(&scenario, seed), None),
     };
     let spec = RunSpec {
         scenario,
