@@ -18,6 +18,14 @@ pub mod kind {
     pub const CLOSE: u16 = 3;
 }
 
+/// The first kind of entry that nodes and directors may make.
+const FIRST_FREE_KIND: u16 = 16;
+
+/// Refuses a kind that is the engine's own, in a note that is not the engine's.
+pub(crate) fn assert_free_kind(kind: u16) {
+    assert!(kind >= FIRST_FREE_KIND, "history kind {kind} is the engine's own; use {FIRST_FREE_KIND} or more");
+}
+
 /// One entry as it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry<'a> {

@@ -76,3 +76,62 @@ impl Stream {
 fn scaled(word: u64, bound: u64) -> u64 {
     ((u128::from(word) * u128::from(bound)) >> 64) as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn draws(seed: u64, path: &[u64]) -> [u64; 4] {
+        let mut stream = Stream::keyed(seed, path);
+        [(); 4].map(|()| stream.next_u64())
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_is_its_seed_and_its_whole_path(
+            one in (0u64..3, prop::collection::vec(0u64..3, 0..4)),
+            other in (0u64..3, prop::collection::vec(0u64..3, 0..4)),
+        ) {
+            prop_assert_eq!(draws(one.0, &one.1) == draws(other.0, &other.1), one == other);
+        }
+
+        #[test]
+        fn draws_stay_in_their_range_and_take_one_word(seed: u64, low: u64, high: u64, bound in 1u64.., ppm in 0u32..2_000_000) {
+            let (low, high) = (low.min(high), low.max(high));
+            let mut stream = Stream::keyed(seed, &[1]);
+            prop_assert!(stream.below(bound) < bound);
+            prop_assert!((low..=high).contains(&stream.between(low, high)));
+            stream.chance_ppm(ppm);
+            prop_assert_eq!(stream.next_u64(), draws(seed, &[1])[3]);
+        }
+    }
+
+    #[test]
+    fn chances_are_met_and_the_ends_are_certain() {
+        let mut stream = Stream::keyed(1, &[]);
+        let mut hits = |ppm| (0..100_000).filter(|_| stream.chance_ppm(ppm)).count();
+        assert_eq!((hits(0), hits(1_000_000)), (0, 100_000));
+        assert!((24_500..25_500).contains(&hits(250_000)));
+    }
+
+    #[test]
+    fn every_value_of_a_small_range_is_drawn() {
+        let mut stream = Stream::keyed(2, &[]);
+        let mut counts = [0u32; 6];
+        (0..60_000).for_each(|_| counts[stream.between(10, 15) as usize - 10] += 1);
+        assert!(counts.iter().all(|count| (9_500..10_500).contains(count)), "{counts:?}");
+    }
+
+    /// Saved failures replay only as long as these words stay what they are.
+    #[test]
+    fn the_words_of_a_key_are_for_ever() {
+        let words = [
+            9_597_387_055_150_051_382,
+            6_764_137_668_730_497_228,
+            11_426_467_096_564_835_655,
+            10_137_583_188_734_187_683,
+        ];
+        assert_eq!(draws(42, &[1, 2, 3]), words);
+    }
+}

@@ -8,7 +8,7 @@ mod survival;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use simulated::{Felled, Offloaded, SimDisk};
+pub(crate) use simulated::{Felled, SimDisk};
 
 use self::{
     real::{RealDisk, RealFile},

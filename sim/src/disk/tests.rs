@@ -1,6 +1,6 @@
 //! The simulated disk against a naive model that keeps whole files as byte vectors and replays whole prefixes.
 
-use super::*;
+use super::{simulated::Offloaded, *};
 use crate::Stream;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};

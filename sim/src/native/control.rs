@@ -2,13 +2,15 @@
 
 use super::{
     executor::Core,
-    handle::assert_free_kind,
     network::Change,
     node::{Down, Node},
     timer::{Due, Timer},
     waker,
 };
-use crate::{Disk, LinkWeather, NodeId, Reach, Time, Unsupported, history::kind};
+use crate::{
+    Disk, LinkWeather, NodeId, Reach, Time, Unsupported,
+    history::{assert_free_kind, kind},
+};
 use std::{rc::Rc, time::Duration};
 
 /// What a [`Control`](crate::Control) holds.

@@ -46,6 +46,8 @@ pub(super) struct State {
     dead_events: usize,
     tasks: Slab<TaskSlot>,
     ready: Ready,
+    /// Polls since virtual time last moved.
+    polls_at_instant: u64,
     digest: u64,
 }
 
@@ -75,6 +77,9 @@ pub(super) enum Role {
 
 /// Below this many dead events the queue is left alone.
 const DEAD_EVENTS_WORTH_DROPPING: usize = 1024;
+
+/// So many polls at one instant are an endless loop, which would hang the run.
+const POLLS_AT_INSTANT_BOUND: u64 = 20_000_000;
 
 impl Core {
     pub(super) fn new(seed: u64, state: State, log: Log, observer: Observer) -> Core {
@@ -237,7 +242,8 @@ impl Core {
             (state.take_tasks(|_| true), receivers)
         };
         drop(doomed);
-        drop(self.observer.borrow_mut().take());
+        let observer = self.observer.borrow_mut().take();
+        drop(observer);
         let log = self.log.borrow_mut().take().expect("a run is closed once");
         (log.finish(), stats)
     }
@@ -310,12 +316,14 @@ impl State {
             dead_events: 0,
             tasks: Slab::new(first_generation),
             ready,
+            polls_at_instant: 0,
             digest: 0,
         }
     }
 
     #[inline]
     fn next_live_event(&mut self) -> Option<Event> {
+        self.polls_at_instant = 0;
         self.next_live_event_until(u64::MAX)
     }
 
@@ -369,6 +377,12 @@ impl State {
         }
         let Some(work) = self.tasks.get_mut(task).and_then(|slot| slot.work.take()) else { return Turn::Pass };
         self.stats.polls += 1;
+        self.polls_at_instant += 1;
+        assert!(
+            self.polls_at_instant < POLLS_AT_INSTANT_BOUND,
+            "node {} keeps virtual time from moving: tasks wake each other without an end",
+            node.0
+        );
         self.digest_in(u64::from(node.0) << 32 ^ ordinal);
         Turn::Poll { work, node, role }
     }
@@ -443,7 +457,7 @@ impl State {
 
     fn unwait(&mut self, index: u32) -> Option<TimerSlot> {
         let slot = self.timers.remove(self.timers.word_at(index))?;
-        self.dead_events += usize::from(slot.armed && self.events.len() > 0);
+        self.dead_events += usize::from(slot.armed);
         if self.dead_events > DEAD_EVENTS_WORTH_DROPPING && self.dead_events * 2 > self.events.len() {
             let timers = &self.timers;
             self.events.retain(|event| !matches!(event.what, What::Timer(word) if timers.get(word).is_none()));

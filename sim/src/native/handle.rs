@@ -1,14 +1,14 @@
 //! What a [`World`] and a [`Task`](crate::Task) hold in this engine.
 //!
 //! A handle outlives its node's incarnation when something keeps it, such as a destructor that runs in a kill. It is
-//! mute then: what it sends, notes or starts is dropped, and what it waits for does not come.
+//! mute then: what it sends, notes or starts is dropped, and no frame, compute or offload comes to it.
 
 use super::{
     executor::{Core, Role, State, Work},
     heap::What,
     timer::{Due, Timer},
 };
-use crate::{Cancelled, Datagram, Disk, NodeId, Stream, Time, disk::Felled, random::domain};
+use crate::{Cancelled, Datagram, Disk, NodeId, Stream, Time, disk::Felled, history::assert_free_kind, random::domain};
 use std::{
     cell::Cell,
     future::{Future, pending, poll_fn},
@@ -25,9 +25,6 @@ pub(crate) struct Handle {
     node: NodeId,
     incarnation: u32,
 }
-
-/// The first kind of history entry that nodes and directors may make; lower ones are the engine's.
-const FIRST_FREE_KIND: u16 = 16;
 
 impl Handle {
     pub(super) fn new(core: Rc<Core>, node: NodeId, incarnation: u32) -> Handle {
@@ -60,8 +57,14 @@ impl Handle {
         if ns == 0 {
             return;
         }
-        let done_ns = self.core.state.borrow_mut().nodes[self.index()].compute(self.core.now_ns(), ns);
-        Timer::new(&self.core, Due::True(done_ns)).await;
+        let done_ns = {
+            let state = &mut *self.core.state.borrow_mut();
+            self.is_live(state).then(|| state.nodes[self.index()].compute(self.core.now_ns(), ns))
+        };
+        match done_ns {
+            Some(done_ns) => Timer::new(&self.core, Due::True(done_ns)).await,
+            None => pending().await,
+        }
     }
 
     pub(crate) fn send(&self, to: NodeId, frame: Vec<u8>) {
@@ -174,10 +177,6 @@ impl Handle {
     fn index(&self) -> usize {
         self.node.0 as usize
     }
-}
-
-pub(super) fn assert_free_kind(kind: u16) {
-    assert!(kind >= FIRST_FREE_KIND, "history kind {kind} is the engine's own; use {FIRST_FREE_KIND} or more");
 }
 
 /// What a [`Task`](crate::Task) holds.

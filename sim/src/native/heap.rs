@@ -53,7 +53,7 @@ impl EventHeap {
         let key = u128::from(time_ns) << 64 | u128::from(self.pushed);
         self.pushed += 1;
         self.events.push(Event { key, what });
-        self.sift_up(self.events.len() - 1);
+        self.sift_up(0, self.events.len() - 1);
     }
 
     #[inline]
@@ -82,10 +82,11 @@ impl EventHeap {
         self.events.clear();
     }
 
+    /// Lets the event at `at` rise to its place, at most to `top`, which is above it.
     #[inline]
-    fn sift_up(&mut self, mut at: usize) {
+    fn sift_up(&mut self, top: usize, mut at: usize) {
         let event = self.events[at];
-        while at > 0 {
+        while at > top {
             let parent = (at - 1) / ARITY;
             if self.events[parent].key <= event.key {
                 break;
@@ -96,30 +97,31 @@ impl EventHeap {
         self.events[at] = event;
     }
 
+    /// Lets the event at `at` sink to its place. It mostly came from the bottom, so it goes all the way down along the
+    /// earliest children, and back up the little it must.
     #[inline]
     fn sift_down(&mut self, mut at: usize) {
+        let top = at;
         let event = self.events[at];
-        loop {
-            let first_child = at * ARITY + 1;
-            let Some(children) = self.events.get(first_child..(first_child + ARITY).min(self.events.len())) else {
-                break;
-            };
-            let mut least = 0;
-            let Some(mut least_key) = children.first().map(|child| child.key) else { break };
-            for (child, candidate) in children.iter().enumerate().skip(1) {
-                if candidate.key < least_key {
-                    least = child;
-                    least_key = candidate.key;
-                }
-            }
-            if event.key <= least_key {
-                break;
-            }
-            self.events[at] = children[least];
-            at = first_child + least;
+        while let Some(earliest) = earliest_child(&self.events, at) {
+            self.events[at] = self.events[earliest];
+            at = earliest;
         }
         self.events[at] = event;
+        self.sift_up(top, at);
     }
+}
+
+/// Where the earliest child of the event at `at` is, if it has any.
+#[inline]
+fn earliest_child(events: &[Event], at: usize) -> Option<usize> {
+    let first = at * ARITY + 1;
+    let children = events.get(first..)?;
+    let Some(four) = children.first_chunk::<ARITY>() else {
+        return (0..children.len()).min_by_key(|&child| children[child].key).map(|child| first + child);
+    };
+    let of_two = |one: usize, other: usize| if four[other].key < four[one].key { other } else { one };
+    Some(first + of_two(of_two(0, 1), of_two(2, 3)))
 }
 
 #[cfg(test)]

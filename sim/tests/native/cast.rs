@@ -42,16 +42,6 @@ pub fn sink() -> Boot {
     })
 }
 
-/// A node that sends back whatever it is sent.
-pub fn echo() -> Boot {
-    boot(|world| async move {
-        loop {
-            let datagram = world.recv().await;
-            world.send(datagram.from, datagram.frame);
-        }
-    })
-}
-
 pub fn direct<F: Future<Output = ()> + 'static>(conduct: impl FnOnce(Control) -> F + 'static) -> Director {
     Box::new(move |control| Box::pin(conduct(control)))
 }

@@ -37,7 +37,8 @@ async fn drift_at(control: &Control, at_ms: u64, rate_ppm: u32) {
 
 #[test]
 fn a_sleep_follows_the_oscillator_through_its_changes() {
-    let table: &[(&[(u64, u32)], Option<u64>)] = &[
+    type Changes = &'static [(u64, u32)];
+    let table: &[(Changes, Option<u64>)] = &[
         (&[], Some(10_000)),
         (&[(0, 2_000_000)], Some(5_000)),
         (&[(0, 500_000)], Some(20_000)),
