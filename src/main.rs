@@ -1,2 +1,87 @@
-//! placeholder
-fn main() {}
+//! The `shakedown` command: one file a subcommand, parsing apart from doing.
+//!
+//! Arguments are parsed purely, into values that can only be right; then a subcommand does what they ask and gives back the
+//! [`Exit`] of the process. Data goes to standard output, progress and errors to standard error.
+//!
+//! What is deliberately not here: no rule of the ledger, no fault and no invariant. This crate reads files, plays what
+//! `scenarios` prepares on as many threads as it is told, and writes down what came of it.
+
+mod choices;
+mod clock;
+mod exit;
+mod failing;
+mod gate;
+mod junit;
+mod list;
+mod output;
+mod provenance;
+mod report;
+mod repro;
+mod run;
+
+use clap::{Parser, Subcommand};
+use exit::{Exit, Failure};
+use output::{Format, Out};
+use std::{panic, process::ExitCode};
+
+/// Plays fleets of agents against one ledger, in bad weather on purpose, and says what was measured and what was not.
+#[derive(Debug, Parser)]
+#[command(name = "shakedown", version, max_term_width = 100, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// How results are written to standard output.
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure what has no fresh record, then print the table (this is what no command at all does).
+    Report(report::Args),
+    /// Name the scenarios, engines, fault kinds, invariants, planted bugs and rows.
+    List,
+    /// Play one run: its verdict, figures and history hash.
+    Run(run::Args),
+    /// Play many seeds of many scenarios side by side.
+    Gate(gate::Args),
+    /// Play a saved run again and say whether it still fails: 0 gone, 1 same, 125 cannot be played.
+    Repro(repro::Args),
+}
+
+fn main() -> ExitCode {
+    panic::set_hook(Box::new(|panic| output::note(&format!("shakedown is broken: {panic}"))));
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Pass };
+            let _ = error.print();
+            return exit.into();
+        }
+    };
+    let done = panic::catch_unwind(|| perform(cli));
+    let exit = match done {
+        Ok(Ok(exit)) => exit,
+        Ok(Err(failure)) => {
+            output::note(&failure.to_string());
+            failure.exit()
+        }
+        Err(_) => {
+            output::note("this is a defect of shakedown itself; report it with the command that showed it");
+            Exit::Defect
+        }
+    };
+    exit.into()
+}
+
+fn perform(cli: Cli) -> Result<Exit, Failure> {
+    let mut out = Out::new(cli.format);
+    match cli.command.unwrap_or_else(|| Command::Report(report::Args::default())) {
+        Command::Report(args) => report::perform(&args, &mut out),
+        Command::List => list::perform(&mut out),
+        Command::Run(args) => run::perform(&args, &mut out),
+        Command::Gate(args) => gate::perform(&args, &mut out),
+        Command::Repro(args) => repro::perform(&args, &mut out),
+    }
+}

@@ -122,6 +122,11 @@ pub enum Fact {
 }
 
 impl Fact {
+    /// Reads a fact back from its entry's data.
+    pub fn read(data: &[u8]) -> Result<Fact, postcard::Error> {
+        postcard::from_bytes(data)
+    }
+
     /// Notes the fact in the run's history.
     pub fn note(&self, world: &World) {
         let bytes = postcard::to_allocvec(self).expect("facts hold nothing that postcard cannot write");

@@ -1,0 +1,89 @@
+//! How the process ends: exit codes, and the failures that are no verdict.
+
+use scenarios::{gate::graver, runner::Verdict};
+use std::{fmt, process::ExitCode};
+
+/// What the process's exit code says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything held; for `repro`, the failure is gone.
+    Pass = 0,
+    /// An invariant was broken; for `repro`, it still fails.
+    Safety = 1,
+    /// Bad usage or input.
+    Usage = 2,
+    /// Something did not end.
+    Liveness = 3,
+    /// The same spec gave another history.
+    Nondeterminism = 4,
+    /// A defect of shakedown itself.
+    Defect = 70,
+    /// For `repro`: the capsule cannot be played.
+    CannotPlay = 125,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+impl Exit {
+    /// The exit of one verdict.
+    pub fn of(verdict: Verdict) -> Exit {
+        match verdict {
+            Verdict::Pass => Exit::Pass,
+            Verdict::Safety => Exit::Safety,
+            Verdict::Liveness => Exit::Liveness,
+            Verdict::Nondeterminism => Exit::Nondeterminism,
+        }
+    }
+
+    /// The exit of many verdicts: the gravest.
+    pub fn of_all(verdicts: impl IntoIterator<Item = Verdict>) -> Exit {
+        Exit::of(verdicts.into_iter().fold(Verdict::Pass, graver))
+    }
+}
+
+/// The command could not do what it was asked to.
+#[derive(Debug)]
+pub enum Failure {
+    /// What it was given cannot be used; the message says what to do about it.
+    Input(anyhow::Error),
+    /// What it was given is a capsule that cannot be played.
+    CannotPlay(anyhow::Error),
+    /// Something that ought not to happen did.
+    Defect(anyhow::Error),
+}
+
+impl Failure {
+    /// An input that cannot be used.
+    pub fn input(error: impl Into<anyhow::Error>) -> Failure {
+        Failure::Input(error.into())
+    }
+
+    /// A defect.
+    pub fn defect(error: impl Into<anyhow::Error>) -> Failure {
+        Failure::Defect(error.into())
+    }
+
+    /// The exit it leads to.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Failure::Input(_) => Exit::Usage,
+            Failure::CannotPlay(_) => Exit::CannotPlay,
+            Failure::Defect(_) => Exit::Defect,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Input(error) => write!(f, "error: {error:#}"),
+            Failure::CannotPlay(error) => write!(f, "error: {error:#}"),
+            Failure::Defect(error) => write!(f, "error: shakedown is broken: {error:#}"),
+        }
+    }
+}

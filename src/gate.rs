@@ -1,0 +1,421 @@
+//! `gate`: many seeds of many scenarios, side by side, with every failure's repro.
+//!
+//! Jobs draw the next deal from one counter, so what was played is always a beginning of the deals, whatever the budget; and
+//! results are told in the order of the deals, whatever the jobs.
+
+use crate::{
+    choices::Shared,
+    clock::Stopwatch,
+    exit::{Exit, Failure},
+    failing, junit,
+    output::{self, Format, Out},
+    provenance::Origin,
+    run,
+};
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressStyle};
+use rayon::iter::{IndexedParallelIterator as _, IntoParallelIterator as _, ParallelIterator as _};
+use reports::table::grouped;
+use scenarios::{
+    catalogue,
+    gate::{self, Deal, Divergence, Partition},
+    invariant::Broken,
+    runner::{self, Choices, RunReport, Verdict},
+    scenario::Scenario,
+};
+use serde::Serialize;
+use sim::{Engine, Recording};
+use std::{
+    ops::Range,
+    path::PathBuf,
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    time::Duration,
+};
+
+/// How many failing runs of a scenario are kept in full; the others are named by the command that plays them.
+const MOST_KEPT: usize = 4;
+
+/// What `gate` may be told.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Scenarios by name, or files by their paths ending in .toml [default: every one that ships].
+    #[arg(value_name = "SCENARIO")]
+    scenarios: Vec<String>,
+    /// One run a seed, from A to B-1, dealt over the scenarios.
+    #[arg(long, value_name = "A..B", value_parser = seeds, default_value = "0..200")]
+    seeds: Range<u64>,
+    /// Begin no more runs once this much time has passed, such as 5m.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    budget: Option<Duration>,
+    /// How many runs are played side by side [default: one a core].
+    #[arg(long, value_name = "J", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Play only the k-th of n equal parts of the deals, so that n machines play them all.
+    #[arg(long, value_name = "k/n", value_parser = part)]
+    partition: Option<Partition>,
+    /// A file to write JUnit XML into.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// What came of one deal.
+#[derive(Debug, Serialize)]
+pub struct Played {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The seed.
+    pub seed: u64,
+    /// Agents.
+    pub agents: u32,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What was broken, or what did not end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broken: Option<Broken>,
+    /// blake3 of the history, in hexadecimal.
+    pub history_hash: String,
+    /// Events the engine served.
+    pub events: u64,
+    /// How long the run lasted on the engine's clock.
+    pub virtual_ns: u64,
+    /// How long it took on this machine.
+    pub wall_ns: u64,
+    /// How many faults the plan held.
+    pub faults: u64,
+    /// Whether it was played twice and the histories compared.
+    pub doubled: bool,
+    /// Where two plays of it parted, if they did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parted: Option<Divergence>,
+    /// The command that plays it again, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repro: Option<String>,
+    /// The place of its scenario among those of the gate.
+    #[serde(skip)]
+    place: usize,
+}
+
+/// What came of one scenario.
+#[derive(Debug, Default, Serialize)]
+struct Share {
+    scenario: String,
+    runs: u64,
+    failed: u64,
+    virtual_hours: f64,
+    events_per_s: f64,
+}
+
+/// A gate's JSON object.
+#[derive(Debug, Serialize)]
+struct Object {
+    runs: u64,
+    failed: u64,
+    dealt: u64,
+    doubled: u64,
+    wall_ns: u64,
+    runs_per_s: f64,
+    virtual_hours_per_wall_hour: f64,
+    seeds: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partition: Option<String>,
+    jobs: usize,
+    engine: Engine,
+    commit: String,
+    dirty: bool,
+    binary: String,
+    scenarios: Vec<Share>,
+    results: Vec<Played>,
+}
+
+/// Does it.
+pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
+    let (names, scenarios) = named(&args.scenarios)?;
+    let choices = args.shared.resolve()?;
+    let deals = gate::deal(scenarios.len(), args.seeds.clone(), args.partition.unwrap_or(Partition::WHOLE));
+    let table = Table { deals: deals.map_err(Failure::input)?, scenarios, names, choices };
+    table.must_be_playable()?;
+    if let Some(path) = &args.junit {
+        junit::must_be_writable(path).map_err(Failure::Input)?;
+    }
+    let jobs = args.jobs.map_or_else(rayon::current_num_threads, usize::from).min(table.deals.len().max(1));
+    let watch = Stopwatch::start();
+    let mut results = table.play_all(jobs, args.budget, watch)?;
+    let wall_ns = watch.elapsed_ns();
+    table.keep_failing(&mut results, &args.shared.flags())?;
+    let object = summarise(args, &table, jobs, wall_ns, results);
+    if let Some(path) = &args.junit {
+        junit::write(path, &object.results).map_err(Failure::Input)?;
+    }
+    match out.format {
+        Format::Json => out.json(&object)?,
+        Format::Text => out.text(&text(&object, args.budget))?,
+    }
+    Ok(Exit::of_all(object.results.iter().map(|played| played.verdict)))
+}
+
+/// The scenarios, and the names they were asked for by.
+fn named(names: &[String]) -> Result<(Vec<String>, Vec<Scenario>), Failure> {
+    if names.is_empty() {
+        let scenarios = catalogue::all();
+        return Ok((scenarios.iter().map(|scenario| scenario.name.clone()).collect(), scenarios));
+    }
+    let scenarios: Result<_, _> = names.iter().map(|name| catalogue::find(name)).collect();
+    Ok((names.to_vec(), scenarios.map_err(Failure::input)?))
+}
+
+/// What is dealt, to whom.
+struct Table {
+    deals: Vec<Deal>,
+    scenarios: Vec<Scenario>,
+    /// What each scenario was called on the command line.
+    names: Vec<String>,
+    choices: Choices,
+}
+
+impl Table {
+    /// Whether the choices go together with every scenario, so that the first run does not find out.
+    fn must_be_playable(&self) -> Result<(), Failure> {
+        let root = run::real_root(self.choices.engine)?;
+        let choices = Choices { root: root.map(|root| root.path().to_owned()), ..self.choices.clone() };
+        for scenario in &self.scenarios {
+            runner::spec(scenario, 0, &choices).map_err(Failure::input)?;
+        }
+        Ok(())
+    }
+
+    /// Plays deals until there are none left or the budget is spent.
+    fn play_all(&self, jobs: usize, budget: Option<Duration>, watch: Stopwatch) -> Result<Vec<Played>, Failure> {
+        let bar = progress(self.deals.len());
+        let (next, failed) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let job = |_| {
+            let mut played = Vec::new();
+            while budget.is_none_or(|budget| watch.elapsed() < budget) {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                let Some(deal) = self.deals.get(place) else { break };
+                let result = self.play_one(*deal, place)?;
+                if result.verdict != Verdict::Pass {
+                    let failed = 1 + failed.fetch_add(1, Ordering::Relaxed);
+                    bar.set_message(format!("{failed} failed"));
+                }
+                played.push(result);
+                bar.inc(1);
+            }
+            Ok(played)
+        };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
+        let pool = pool.context("the jobs cannot be started; give fewer with --jobs").map_err(Failure::Input)?;
+        let played: Result<Vec<Vec<Played>>, Failure> =
+            pool.install(|| (0..jobs).into_par_iter().with_max_len(1).map(job).collect());
+        bar.finish_and_clear();
+        let mut played: Vec<Played> = played?.into_iter().flatten().collect();
+        played.sort_by_key(|played| played.place);
+        Ok(played)
+    }
+
+    fn play_one(&self, deal: Deal, place: usize) -> Result<Played, Failure> {
+        if self.choices.engine == Engine::Native {
+            let outcome = gate::play_deal(&self.scenarios, deal, &self.choices).map_err(Failure::defect)?;
+            return Ok(Played::of(outcome.run.report, place, outcome.parted, deal.twice));
+        }
+        let root = run::real_root(self.choices.engine)?;
+        let choices = Choices { root: root.as_ref().map(|root| root.path().to_owned()), ..self.choices.clone() };
+        let spec = runner::spec(&self.scenarios[deal.scenario], deal.seed, &choices).map_err(Failure::input)?;
+        Ok(Played::of(runner::play(&spec).map_err(Failure::defect)?.report, place, None, false))
+    }
+
+    /// Keeps the first failing runs of each scenario in full, and gives every failing run the command that plays it again.
+    fn keep_failing(&self, results: &mut [Played], flags: &[String]) -> Result<(), Failure> {
+        let mut provenance = None;
+        let mut kept = vec![0; self.scenarios.len()];
+        for played in results.iter_mut().filter(|played| played.verdict != Verdict::Pass) {
+            let Deal { scenario, seed, .. } = self.deals[played.place];
+            if self.choices.engine != Engine::Native || kept[scenario] >= MOST_KEPT {
+                played.repro = Some(failing::rerun(&self.names[scenario], seed, flags));
+                continue;
+            }
+            kept[scenario] += 1;
+            let choices = Choices { recording: Recording::Full, ..self.choices.clone() };
+            let spec = runner::spec(&self.scenarios[scenario], seed, &choices).map_err(Failure::input)?;
+            let mut run = runner::play(&spec).map_err(Failure::defect)?;
+            run.report.verdict = played.verdict;
+            let folder = failing::folder(&played.scenario, seed);
+            failing::publish(&folder, &spec, &run, provenance.get_or_insert_with(|| Origin::find().provenance()))?;
+            played.repro = Some(failing::repro(&folder));
+        }
+        Ok(())
+    }
+}
+
+/// A bar on standard error, drawn only on a terminal.
+fn progress(length: usize) -> ProgressBar {
+    let bar = ProgressBar::new(length as u64);
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {per_sec} {eta} left  {msg}");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar
+}
+
+impl Played {
+    fn of(report: RunReport, place: usize, parted: Option<Divergence>, doubled: bool) -> Played {
+        let RunReport { scenario, seed, agents, verdict, broken, history_hash, events, virtual_ns, wall_ns, faults, .. } =
+            report;
+        Played {
+            scenario,
+            seed,
+            agents,
+            verdict,
+            broken,
+            history_hash,
+            events,
+            virtual_ns,
+            wall_ns,
+            faults,
+            doubled,
+            parted,
+            repro: None,
+            place,
+        }
+    }
+}
+
+fn summarise(
+    args: &Args,
+    table: &Table,
+    jobs: usize,
+    wall_ns: u64,
+    results: Vec<Played>,
+) -> Object {
+    let origin = Origin::find();
+    let is_failed = |played: &&Played| played.verdict != Verdict::Pass;
+    let share = |scenario: &Scenario| {
+        let of: Vec<&Played> = results.iter().filter(|played| played.scenario == scenario.name).collect();
+        let (events, wall): (u64, u64) = of.iter().fold((0, 0), |(events, wall), played| {
+            (events + played.events, wall + played.wall_ns)
+        });
+        Share {
+            scenario: scenario.name.clone(),
+            runs: of.len() as u64,
+            failed: of.iter().copied().filter(is_failed).count() as u64,
+            virtual_hours: hours(of.iter().map(|played| played.virtual_ns)),
+            events_per_s: per(events as f64, wall as f64 / 1e9),
+        }
+    };
+    let wall_hours = hours([wall_ns]);
+    Object {
+        runs: results.len() as u64,
+        failed: results.iter().filter(is_failed).count() as u64,
+        dealt: table.deals.len() as u64,
+        doubled: results.iter().filter(|played| played.doubled).count() as u64,
+        wall_ns,
+        runs_per_s: per(results.len() as f64, wall_ns as f64 / 1e9),
+        virtual_hours_per_wall_hour: per(hours(results.iter().map(|played| played.virtual_ns)), wall_hours),
+        seeds: format!("{}..{}", args.seeds.start, args.seeds.end),
+        partition: args.partition.map(|Partition { part, of }| format!("{part}/{of}")),
+        jobs,
+        engine: args.shared.engine.into(),
+        commit: origin.commit,
+        dirty: origin.dirty,
+        binary: origin.binary,
+        scenarios: table.scenarios.iter().map(share).collect(),
+        results,
+    }
+}
+
+fn hours(ns: impl IntoIterator<Item = u64>) -> f64 {
+    ns.into_iter().map(|ns| ns as f64).sum::<f64>() / 3.6e12
+}
+
+fn per(count: f64, time: f64) -> f64 {
+    if time > 0.0 { count / time } else { 0.0 }
+}
+
+/// A gate as people read it.
+fn text(gate: &Object, budget: Option<Duration>) -> String {
+    let mut lines = vec![format!(
+        "{:<20} {:>8} {:>8} {:>14} {:>14}",
+        "scenario", "runs", "failed", "virtual hours", "events/s"
+    )];
+    for share in &gate.scenarios {
+        let Share { scenario, runs, failed, virtual_hours, events_per_s } = share;
+        let events = grouped(*events_per_s as u64);
+        lines.push(format!("{scenario:<20} {:>8} {:>8} {virtual_hours:>14.2} {events:>14}", grouped(*runs), grouped(*failed)));
+    }
+    lines.push(String::new());
+    lines.push(format!(
+        "{} runs of seeds {} in {}, {} of them played twice; {:.1} runs/s; {} virtual hours per wall hour",
+        grouped(gate.runs),
+        gate.seeds,
+        output::span(gate.wall_ns),
+        grouped(gate.doubled),
+        gate.runs_per_s,
+        grouped(gate.virtual_hours_per_wall_hour as u64)
+    ));
+    if let (Some(budget), true) = (budget, gate.runs < gate.dealt) {
+        let (runs, dealt, budget) = (grouped(gate.runs), grouped(gate.dealt), humantime::format_duration(budget));
+        lines.push(format!("the budget of {budget} was spent: {runs} of {dealt} were played"));
+    }
+    for played in gate.results.iter().filter(|played| played.verdict != Verdict::Pass) {
+        let verdict = output::alarm(&format!("{:?}", played.verdict).to_lowercase());
+        let broken = played.broken.as_ref().map_or_else(String::new, |broken| format!(": {}: {}", broken.invariant, broken.message));
+        lines.push(format!("\n{} seed {} {verdict}{broken}", played.scenario, played.seed));
+        lines.push(format!("  {}", played.repro.as_deref().unwrap_or_default()));
+    }
+    let failed = if gate.failed == 0 { "none failed".to_owned() } else { format!("{} failed", grouped(gate.failed)) };
+    lines.push(format!("\n{failed}\n"));
+    lines.join("\n")
+}
+
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let parse = || {
+        let (from, to) = text.split_once("..")?;
+        Some(from.parse().ok()?..to.parse().ok()?)
+    };
+    match parse() {
+        Some(seeds) if seeds.start < seeds.end => Ok(seeds),
+        _ => Err("write two numbers such as 0..200, the first below the second; the second is not played".to_owned()),
+    }
+}
+
+fn part(text: &str) -> Result<Partition, String> {
+    let parse = || {
+        let (part, of) = text.split_once('/')?;
+        Some(Partition { part: part.parse().ok()?, of: of.parse().ok()? })
+    };
+    match parse() {
+        Some(Partition { part, of }) if part >= 1 && part <= of => Ok(Partition { part, of }),
+        _ => Err("write a part such as 1/4: the first of four, k from 1 to n".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{part, seeds};
+
+    #[test]
+    fn seeds_are_a_range_that_holds_something() {
+        for (text, expect) in [
+            ("0..200", Some(0..200)),
+            ("7..8", Some(7..8)),
+            ("18446744073709551614..18446744073709551615", Some(u64::MAX - 1..u64::MAX)),
+            ("8..8", None),
+            ("9..8", None),
+            ("0..18446744073709551616", None),
+            ("-1..3", None),
+            ("5", None),
+            ("..", None),
+            ("", None),
+        ] {
+            assert_eq!(seeds(text).ok(), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_part_is_one_of_those_there_are() {
+        for (text, expect) in [("1/1", true), ("4/4", true), ("0/4", false), ("5/4", false), ("1/0", false), ("x", false)] {
+            assert_eq!(part(text).is_ok(), expect, "{text}");
+        }
+    }
+}

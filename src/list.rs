@@ -1,0 +1,82 @@
+//! `list`: everything that goes by a name.
+
+use crate::{
+    exit::{Exit, Failure},
+    output::{Format, Out},
+};
+use clap::ValueEnum as _;
+use faults::swarm::Kind;
+use kernel::planted::Bug;
+use reports::row::Rows;
+use scenarios::{catalogue, invariant};
+use serde::Serialize;
+
+/// A name and what it stands for.
+#[derive(Serialize)]
+struct Named {
+    name: String,
+    summary: String,
+}
+
+/// What there is.
+#[derive(Serialize)]
+struct Object {
+    scenarios: Vec<Named>,
+    engines: Vec<Named>,
+    stores: Vec<Named>,
+    faults: Vec<Named>,
+    invariants: Vec<Named>,
+    bugs: Vec<Named>,
+    rows: Vec<Named>,
+}
+
+fn named(name: impl Into<String>, summary: impl Into<String>) -> Named {
+    Named { name: name.into(), summary: summary.into() }
+}
+
+/// The values of a flag, with what its help says of each.
+fn values<V: clap::ValueEnum>() -> Vec<Named> {
+    let values = V::value_variants().iter().filter_map(V::to_possible_value);
+    values
+        .map(|value| named(value.get_name(), value.get_help().map(ToString::to_string).unwrap_or_default()))
+        .collect()
+}
+
+/// Does it.
+pub fn perform(out: &mut Out) -> Result<Exit, Failure> {
+    let rows = Rows::built_in().map_err(Failure::defect)?;
+    let object = Object {
+        scenarios: catalogue::all().into_iter().map(|scenario| named(scenario.name, scenario.title)).collect(),
+        engines: values::<crate::choices::EngineName>(),
+        stores: values::<crate::choices::StoreName>(),
+        faults: Kind::ALL.iter().map(|kind| named(kind.name(), kind.summary())).collect(),
+        invariants: invariant::all().iter().map(|invariant| named(invariant.name(), invariant.states())).collect(),
+        bugs: Bug::ALL.iter().map(|bug| named(bug.name(), bug.summary())).collect(),
+        rows: rows.rows.iter().map(|row| named(&row.id, format!("{}: {}", row.what, row.over))).collect(),
+    };
+    match out.format {
+        Format::Json => out.json(&object)?,
+        Format::Text => out.text(&text(&object))?,
+    }
+    Ok(Exit::Pass)
+}
+
+fn text(object: &Object) -> String {
+    let sections = [
+        ("scenarios", &object.scenarios),
+        ("engines", &object.engines),
+        ("stores", &object.stores),
+        ("fault kinds", &object.faults),
+        ("invariants", &object.invariants),
+        ("planted bugs", &object.bugs),
+        ("rows", &object.rows),
+    ];
+    let mut lines = Vec::new();
+    for (title, all) in sections {
+        let width = all.iter().map(|named| named.name.len()).max().unwrap_or(0);
+        lines.push(title.to_owned());
+        lines.extend(all.iter().map(|Named { name, summary }| format!("  {name:width$}  {summary}").trim_end().to_owned()));
+        lines.push(String::new());
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,96 @@
+//! Standard output for data, standard error for everything else. A reader that has gone away is no failure.
+
+use crate::exit::Failure;
+use clap::ValueEnum;
+use serde::Serialize;
+use std::{
+    fmt::Display,
+    io::{self, IsTerminal as _, Write as _},
+};
+
+/// How results are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+/// Standard output. Once its reader has gone away, nothing more is written and the command goes on to its own exit.
+#[derive(Debug)]
+pub struct Out {
+    /// How results are to be written.
+    pub format: Format,
+    gone: bool,
+}
+
+impl Out {
+    /// Standard output, to be written to in `format`.
+    pub fn new(format: Format) -> Out {
+        Out { format, gone: false }
+    }
+
+    /// Writes one line.
+    pub fn line(&mut self, line: impl Display) -> Result<(), Failure> {
+        self.text(&format!("{line}\n"))
+    }
+
+    /// Writes text as it is.
+    pub fn text(&mut self, text: &str) -> Result<(), Failure> {
+        if self.gone {
+            return Ok(());
+        }
+        let mut stdout = io::stdout().lock();
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.gone = true;
+                Ok(())
+            }
+            Err(error) => Err(Failure::Input(anyhow::Error::new(error).context("standard output cannot be written"))),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Writes one JSON object, on one line.
+    pub fn json(&mut self, object: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(object).map_err(Failure::defect)?;
+        self.line(text)
+    }
+}
+
+/// Writes one line to standard error, if anyone reads it.
+pub fn note(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// A word in bold red on a terminal that wants colour, plain anywhere else.
+pub fn alarm(word: &str) -> String {
+    if io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
+        format!("\x1b[1;31m{word}\x1b[0m")
+    } else {
+        word.to_owned()
+    }
+}
+
+/// A time as people say it, to the millisecond: `93.600s`, `12m 30.000s`, `2h 5m 0.000s`.
+pub fn span(ns: u64) -> String {
+    let (s, ms) = (ns / 1_000_000_000, ns / 1_000_000 % 1_000);
+    match (s / 3_600, s / 60 % 60, s % 60) {
+        (0, 0..=2, _) => format!("{s}.{ms:03}s"),
+        (0, m, s) => format!("{m}m {s}.{ms:03}s"),
+        (h, m, s) => format!("{h}h {m}m {s}.{ms:03}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::span;
+
+    #[test]
+    fn spans_read_as_people_say_them() {
+        for (ms, expect) in [(0, "0.000s"), (93_600, "93.600s"), (750_000, "12m 30.000s"), (7_500_001, "2h 5m 0.001s")] {
+            assert_eq!(span(ms * 1_000_000), expect);
+        }
+    }
+}

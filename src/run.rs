@@ -1,0 +1,225 @@
+//! `run`: one run, its verdict, its figures and its history hash.
+
+use crate::{
+    choices::Shared,
+    exit::{Exit, Failure},
+    failing,
+    output::{self, Format, Out},
+    provenance::Origin,
+};
+use anyhow::{Context as _, anyhow};
+use faults::{Kind, Plan};
+use reports::table::grouped;
+use scenarios::{
+    catalogue,
+    gate::{self, Divergence},
+    runner::{self, Run, RunError, RunReport, RunSpec, Verdict},
+    workload::arrivals::Arrivals,
+};
+use serde::Serialize;
+use sim::{Engine, Recording};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// What `run` may be told.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A scenario by name, or a file of your own by its path ending in .toml; `list` names the ones that ship.
+    scenario: String,
+    /// The seed that every draw of the run derives from.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// An arrival trace to replay: columns TIMESTAMP, ContextTokens, GeneratedTokens.
+    #[arg(long, value_name = "CSV")]
+    arrivals: Option<PathBuf>,
+    /// A new or empty folder to write the run into; without it only a failing run is kept, under target/shakedown.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+/// A run's JSON object: its report, and where it is kept.
+#[derive(Serialize)]
+struct Object<'a> {
+    #[serde(flatten)]
+    report: &'a RunReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folder: Option<&'a Path>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repro: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parted: Option<&'a Divergence>,
+}
+
+/// Does it.
+pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
+    let scenario = catalogue::find(&args.scenario).map_err(Failure::input)?;
+    let mut choices = args.shared.resolve()?;
+    if let Some(path) = &args.arrivals {
+        choices.arrivals = Some(Arc::new(read_arrivals(path).map_err(Failure::Input)?));
+    }
+    if let Some(folder) = &args.out {
+        must_be_free(folder).map_err(Failure::Input)?;
+    }
+    let root = real_root(choices.engine)?;
+    choices.root = root.as_ref().map(|root| root.path().to_owned());
+    let spec = runner::spec(&scenario, args.seed, &choices).map_err(Failure::input)?;
+    let (run, parted) = play(&spec, args.out.is_some()).map_err(Failure::defect)?;
+    let folder = match (&args.out, run.report.verdict) {
+        (Some(folder), _) => Some(folder.clone()),
+        (None, Verdict::Pass) => None,
+        (None, _) => Some(failing::folder(&run.report.scenario, run.report.seed)),
+    };
+    if let Some(folder) = &folder {
+        failing::publish(folder, &spec, &run, &Origin::find().provenance())?;
+    }
+    let exit = Exit::of(run.report.verdict);
+    let repro = (exit != Exit::Pass).then(|| match &folder {
+        Some(folder) if spec.engine == Engine::Native => failing::repro(folder),
+        _ => failing::rerun(&args.scenario, args.seed, &flags(args)),
+    });
+    let object = Object { report: &run.report, folder: folder.as_deref(), repro, parted: parted.as_ref() };
+    match out.format {
+        Format::Json => out.json(&object)?,
+        Format::Text => {
+            out.text(&text(&spec, &run.report, parted.as_ref()))?;
+            if let Some(folder) = &folder {
+                out.line(format_args!("kept in    {}", folder.display()))?;
+            }
+            if let Some(repro) = &object.repro {
+                out.line(format_args!("\nplay it again:\n  {repro}"))?;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+/// Plays a spec. A simulated run that fails is played once more in full, which is itself a check that it is deterministic; a
+/// real one cannot be played again and is recorded at once.
+fn play(spec: &RunSpec, keep: bool) -> Result<(Run, Option<Divergence>), RunError> {
+    if keep || spec.engine == Engine::Real {
+        let run = runner::play(&RunSpec { recording: Recording::Full, ..spec.clone() })?;
+        if run.report.verdict == Verdict::Pass || spec.engine == Engine::Real {
+            return Ok((run, None));
+        }
+    }
+    gate::play_checked(spec, false)
+}
+
+/// The flags that play the run again, its seed apart.
+fn flags(args: &Args) -> Vec<String> {
+    let arrivals = args.arrivals.iter().flat_map(|path| ["--arrivals".to_owned(), path.display().to_string()]);
+    args.shared.flags().into_iter().chain(arrivals).collect()
+}
+
+/// A run as people read it.
+pub fn text(spec: &RunSpec, report: &RunReport, parted: Option<&Divergence>) -> String {
+    let RunReport { scenario, seed, agents, engine, store, figures, .. } = report;
+    let name = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
+    let verdict = match report.verdict {
+        Verdict::Pass => "pass".to_owned(),
+        failed => output::alarm(&name(&failed)),
+    };
+    let mut lines = vec![
+        format!(
+            "{scenario}, seed {seed}, {} agents, {} engine, {} store",
+            grouped(u64::from(*agents)),
+            name(engine),
+            name(store)
+        ),
+        format!("plan       {}", planned(&spec.plan)),
+        format!("verdict    {verdict}"),
+    ];
+    if let Some(broken) = &report.broken {
+        lines.push(format!("broken     {} at {}: {}", broken.invariant, output::span(broken.time_ns), broken.message));
+    }
+    if let Some(Divergence { entry, one, other }) = parted {
+        lines.push(format!("parted     at entry {entry}: {one}\n                        {other}"));
+    }
+    lines.push(format!("history    {}", report.history_hash));
+    let took = output::span(report.wall_ns);
+    lines.push(format!("played     {} in {took}, {} events", output::span(report.virtual_ns), grouped(report.events)));
+    match figures.arrivals {
+        Some(arrivals) => lines.push(format!("served     {} of {}", grouped(figures.calls_served), grouped(arrivals))),
+        None => lines.push(format!("served     {} calls", grouped(figures.calls_served))),
+    }
+    lines.push(format!("runs       {} ended, {} complete", grouped(figures.runs_ended), grouped(figures.runs_complete)));
+    if let (Some(p50), Some(p99)) = (figures.run_wall_p50_ns, figures.run_wall_p99_ns) {
+        lines.push(format!("run wall   p50 {}, p99 {}", output::span(p50), output::span(p99)));
+    }
+    let wait = figures.ledger_wait_ppm;
+    lines.push(format!("waiting    {}.{:04} % of run wall for the ledger", wait / 10_000, wait % 10_000));
+    lines.push(format!(
+        "reserves   {} admitted, {} over a cap, {} waited, {} open at rest",
+        grouped(figures.reserves_admitted),
+        grouped(figures.reserves_over_cap),
+        grouped(figures.reserves_waited),
+        grouped(figures.reservations_open)
+    ));
+    lines.push(format!(
+        "money      {} settled, {} invoiced, {} overspends",
+        dollars(figures.settled_micro_usd),
+        dollars(figures.invoice_micro_usd),
+        grouped(figures.overspends)
+    ));
+    let reached: Vec<String> =
+        report.reached.iter().filter(|(_, times)| *times > 0).map(|(bug, times)| format!("{bug} {times}x")).collect();
+    if !reached.is_empty() {
+        lines.push(format!("reached    {}", reached.join(", ")));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// A plan in one line: how many faults of each kind.
+fn planned(plan: &Plan) -> String {
+    let mut kinds: BTreeMap<Kind, u64> = BTreeMap::new();
+    for planned in &plan.faults {
+        *kinds.entry(planned.fault.kind()).or_default() += 1;
+    }
+    let kinds: Vec<String> = kinds.iter().map(|(kind, times)| format!("{} {times}", kind.name())).collect();
+    if kinds.is_empty() { "no faults".to_owned() } else { format!("{} faults: {}", plan.faults.len(), kinds.join(", ")) }
+}
+
+fn dollars(micro_usd: u64) -> String {
+    format!("{}.{:06} USD", grouped(micro_usd / 1_000_000), micro_usd % 1_000_000)
+}
+
+/// A folder for the real engine's files, gone when it is dropped.
+pub fn real_root(engine: Engine) -> Result<Option<tempfile::TempDir>, Failure> {
+    let needed = engine == Engine::Real;
+    let root = needed.then(tempfile::tempdir).transpose();
+    root.context("the real engine needs a folder for its files; set TMPDIR to a writable one").map_err(Failure::Input)
+}
+
+/// Reads an arrival trace.
+#[expect(clippy::disallowed_methods, reason = "a trace that the user names is read from the user's disk")]
+fn read_arrivals(path: &Path) -> anyhow::Result<Arrivals> {
+    let named = || format!("the arrivals {}", path.display());
+    let file = fs::File::open(path).with_context(|| format!("{} cannot be read", named()))?;
+    Arrivals::read(file).with_context(named)
+}
+
+/// Whether a folder can be made at `folder`: nothing may be there but an empty folder, and it must have somewhere to be.
+fn must_be_free(folder: &Path) -> anyhow::Result<()> {
+    if let Some(mut entries) = folder.exists().then(|| fs::read_dir(folder)).transpose().with_context(|| {
+        format!("{} is not a folder; give a new or empty one to --out", folder.display())
+    })? {
+        return match entries.next() {
+            None => Ok(()),
+            Some(_) => Err(anyhow!("the folder {} is not empty; give a new or empty one to --out", folder.display())),
+        };
+    }
+    let above = folder.ancestors().skip(1).find(|above| above.exists()).unwrap_or(Path::new("."));
+    let writable = above.is_dir() && fs::metadata(above).is_ok_and(|above| !above.permissions().readonly());
+    if writable || above.as_os_str().is_empty() {
+        Ok(())
+    } else {
+        Err(anyhow!("no folder can be made in {}; give another one to --out", above.display()))
+    }
+}
