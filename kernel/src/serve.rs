@@ -337,7 +337,7 @@ impl Parked {
         self.terms.first().map(|(ends_ns, _)| ends_ns.saturating_add(1))
     }
 
-    /// Whoever may go, or has waited out its term and is to learn it, in order of arrival; at most `limit`.
+    /// Who has waited out its term and is to learn it, then whoever may go, in order of arrival at each turn; at most `limit`.
     fn call(&mut self, now_ns: u64, limit: usize) -> Vec<(Called, Arrival)> {
         let mut called = Vec::new();
         while called.len() < limit
@@ -357,7 +357,6 @@ impl Parked {
             let first = self.waiting_for(turn).next().map(|(place, _)| *place);
             called.extend(first.map(|place| (Called { place, in_turn: true }, self.leave(place))));
         }
-        called.sort_by_key(|(called, _)| called.place.1);
         called
     }
 
@@ -523,9 +522,7 @@ impl Writer {
             && let Some(arrival) = desk.queue.pop_front()
         {
             let request = &arrival.submitted.request;
-            if desk.parked.holds(request) {
-                send_waiting(&self.world, arrival.from, name(request));
-            } else if freed.is_overtaken_by(request, &desk.parked) {
+            if freed.is_overtaken_by(request, &desk.parked) {
                 held_back.push(arrival);
             } else {
                 freed.add(request);
@@ -582,10 +579,11 @@ impl Writer {
         let mut passed_on = Vec::new();
         for ((origin, submitted), reply) in origins.into_iter().zip(submitted).zip(replies) {
             match (origin, reply) {
-                (Origin::Client(_), Reply::Waits(_)) if parked.holds(&submitted.request) => {}
                 (Origin::Client(from), Reply::Waits(turn)) => {
                     send_waiting(&self.world, from, name(&submitted.request));
-                    parked.park(*turn, Arrival { from, submitted });
+                    if !parked.holds(&submitted.request) {
+                        parked.park(*turn, Arrival { from, submitted });
+                    }
                 }
                 (Origin::Waiter(from, Called { place, .. }), Reply::Waits(turn)) if *turn == place.0 => {
                     parked.park_at(place, Arrival { from, submitted });
