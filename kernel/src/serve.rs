@@ -124,7 +124,6 @@ async fn serve_until_broken<S: Store>(
         clock: clock.clone(),
         desk: desk.clone(),
         bell: bell.clone(),
-        own_requests: 0,
         uncheckpointed: 0,
         settings,
     };
@@ -232,8 +231,7 @@ impl Receiver {
         } else if desk.queue.len() + desk.parked.len() >= self.queue_limit {
             send_reply(&self.world, from, name(&request), Reply::Busy);
         } else {
-            let waits_until_ns = self.clock.now_ns().saturating_add(request.wait_ns);
-            desk.queue.push_back(Arrival { from, submitted: Submitted { request, waits_until_ns } });
+            desk.queue.push_back(Arrival { from, submitted: Submitted::arriving(request, self.clock.now_ns()) });
             self.bell.notify_one();
         }
     }
@@ -387,7 +385,7 @@ enum Origin {
 }
 
 impl Batch {
-    fn push(&mut self, origin: Origin, submitted: Submitted) {
+    fn push(&mut self, (origin, submitted): (Origin, Submitted)) {
         self.submitted.push(submitted);
         self.origins.push(origin);
     }
@@ -442,8 +440,6 @@ struct Writer {
     desk: Rc<RefCell<Desk>>,
     bell: Rc<Notify>,
     settings: Settings,
-    /// Requests made in the ledger's own name by this incarnation.
-    own_requests: u64,
     /// Frames since the last checkpoint.
     uncheckpointed: u64,
 }
@@ -454,10 +450,9 @@ impl Writer {
         let mut batch = Batch::default();
         let has_genesis = is_empty && !self.settings.genesis.is_empty();
         if has_genesis {
-            let commands = self.settings.genesis.clone();
-            batch.push(Origin::Ledger, self.own_request(commands));
+            batch.push(self.own(Request::genesis(self.settings.genesis.clone())));
         }
-        batch.push(Origin::Ledger, self.tick());
+        batch.push(self.own(Request::tick()));
         let (ledger, replies) = self.commit(ledger, batch).await?;
         if has_genesis && let Some(Reply::Decided(decision)) = replies.first() {
             assert!(decision.outcome.is_ok(), "the genesis was refused: {:?}", decision.outcome);
@@ -503,38 +498,24 @@ impl Writer {
         }
     }
 
-    fn own_request(&mut self, commands: Vec<Command>) -> Submitted {
-        self.own_requests += 1;
-        let request = Request {
-            tenant: TenantId::LEDGER,
-            client: ClientId::LEDGER,
-            incarnation: self.world.incarnation(),
-            number: self.own_requests,
-            acknowledged: self.own_requests - 1,
-            authority: None,
-            wait_ns: 0,
-            commands,
-        };
-        Submitted { request, waits_until_ns: self.clock.now_ns() }
-    }
-
-    fn tick(&mut self) -> Submitted {
-        self.own_request(vec![Command::Lease(lease::Command::Tick)])
+    /// A request in the ledger's own name.
+    fn own(&self, request: Request) -> (Origin, Submitted) {
+        (Origin::Ledger, Submitted::arriving(request, self.clock.now_ns()))
     }
 
     /// A tick if one is due or anybody is called, then who is called, then what is new.
-    fn form_batch(&mut self, tick_due_ns: Option<u64>) -> Batch {
+    fn form_batch(&self, tick_due_ns: Option<u64>) -> Batch {
         let now_ns = self.clock.now_ns();
         let limit = self.settings.batch_limit;
         let mut batch = Batch::default();
         let mut freed = Freed { by_expiry: tick_due_ns.is_some_and(|due_ns| due_ns <= now_ns), ..Freed::default() };
         let called = self.desk.borrow_mut().parked.call(now_ns, limit - 1);
         if freed.by_expiry || !called.is_empty() {
-            batch.push(Origin::Ledger, self.tick());
+            batch.push(self.own(Request::tick()));
         }
         for (called, Arrival { from, submitted }) in called {
             freed.add(&submitted.request);
-            batch.push(Origin::Waiter(from, called), submitted);
+            batch.push((Origin::Waiter(from, called), submitted));
         }
         let desk = &mut *self.desk.borrow_mut();
         let mut held_back = Vec::new();
@@ -548,7 +529,7 @@ impl Writer {
                 held_back.push(arrival);
             } else {
                 freed.add(request);
-                batch.push(Origin::Client(arrival.from), arrival.submitted);
+                batch.push((Origin::Client(arrival.from), arrival.submitted));
             }
         }
         for arrival in held_back.into_iter().rev() {

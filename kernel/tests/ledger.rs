@@ -1,5 +1,7 @@
 //! The single writer as a whole: a life of a run, durability before replies, poisoning, checkpoints, ledger time.
 
+#![allow(clippy::unwrap_used)] // what a test cannot go on without, it panics for
+
 mod house;
 
 use house::*;

@@ -4,6 +4,8 @@
 //! The model is the work itself: frame i and checkpoint i are functions of i. After any crashes the store holds a prefix of
 //! the frames, no shorter than what was acknowledged, and the rows of a checkpoint no older than the last acknowledged.
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+
 use kernel::store::{Loaded, Row, Store, StoreError, StoredFrame, redb::RedbStore};
 use proptest::prelude::*;
 use sim::{Config, Control, DiskSpec, Engine, LinkWeather, NodeId, NodeSpec, Recording, World, play};

@@ -1,5 +1,7 @@
 //! redb behind the store port, on a real directory: what was committed is there again, and what makes no sense is damage.
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+
 use kernel::store::{Loaded, Row, Store, StoreError, StoredFrame, redb::RedbStore};
 use sim::{Disk, Open};
 

@@ -1,4 +1,5 @@
 //! What the kernel's tests share: a ledger in memory with caps and prices, and short ways to ask it.
+#![allow(clippy::unwrap_used)] // what a test cannot go on without, it panics for
 #![allow(dead_code)] // each test file uses its own part
 
 use kernel::{

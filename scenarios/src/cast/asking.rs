@@ -207,17 +207,16 @@ impl Hold {
         self.let_go();
     }
 
-    /// Asks under it for as long as it lasts.
+    /// Asks under it for as long as it lasts. The first time it asks whatever the clock says: a process may be frozen
+    /// between any look at the clock and the write, so the ledger's fence has to be enough.
     pub(super) async fn ask(&self, wait: Duration, commands: Vec<Command>) -> Result<Said, Lost> {
         loop {
-            if !self.is_current() {
-                return Err(Lost);
-            }
-            let left = self.until.get().since(self.lines.world.now());
+            let left = self.until.get().since(self.lines.world.now()).max(self.ttl / 3);
             match self.lines.ask(Some(self.authority), wait, Some(left), commands.clone()).await {
                 Some(Err(refusal)) if is_loss(&refusal) => return Err(Lost),
                 Some(said) => return Ok(said),
-                None => {} // a keeper may have prolonged the term meanwhile
+                None if self.is_current() => {} // a keeper has prolonged the term meanwhile
+                None => return Err(Lost),
             }
         }
     }

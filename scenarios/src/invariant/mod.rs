@@ -1,6 +1,32 @@
 //! What must hold: folds over what the observer saw, each touching only the keys that a moment names.
+//!
+//! [`Watch`] decodes the history once and feeds the chosen invariants. Each of them keeps its own reckoning, written from the
+//! rules: none calls the kernel's `decide` or `apply`, nor reads its tables. What they share with it are types and codecs.
+//!
+//! - [`budget`]: caps and slots, each reservation's one end, what is open.
+//! - [`calls`]: what left agents and what the provider charged, against what the ledger says.
+//! - [`writers`]: locks, fences and lease terms.
+//! - [`log`]: sequence, hashes, durability, rebuild.
+//! - [`replies`]: one decision a request.
+//! - [`runs`]: runs and attempts.
+//! - [`crate::model`]: the reference model, an invariant like the others.
 
-use crate::fact::Fact;
+mod batch;
+pub mod budget;
+mod by_seq;
+pub mod calls;
+#[cfg(test)]
+mod history;
+pub mod log;
+pub mod replies;
+pub mod runs;
+mod watch;
+pub mod writers;
+
+pub(crate) use batch::{Part, parts};
+pub use watch::{Sight, UnknownInvariant, Watch, decode};
+
+use crate::{fact::Fact, model::Model};
 use kernel::{record::Record, serve::Announcement};
 use serde::{Deserialize, Serialize};
 use sim::NodeId;
@@ -12,7 +38,8 @@ pub enum Saw<'a> {
     Up,
     /// A node went down.
     Down,
-    /// The ledger's server announced something; with the records of its frame, decoded once for all invariants.
+    /// The ledger's server announced something; with the records that it is the first to tell of, decoded once for all
+    /// invariants: a committed frame's, or of an opening's last frame those that no announcement told of before.
     Ledger(&'a Announcement, &'a [Record]),
     /// The cast stated a fact.
     Fact(&'a Fact),
@@ -65,4 +92,31 @@ pub trait Invariant {
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String>;
     /// Looks at the run at rest.
     fn at_rest(&mut self, rest: &Rest<'_>) -> Result<(), String>;
+}
+
+/// Every invariant, fresh, in the order in which they explain a failure best: the sharpest statement first.
+pub fn all() -> Vec<Box<dyn Invariant>> {
+    vec![
+        Box::<log::Dense>::default(),
+        Box::<log::Durable>::default(),
+        Box::<budget::CapsHold>::default(),
+        Box::<budget::EndsOnce>::default(),
+        Box::<budget::NoneOpenAtRest>::default(),
+        Box::<writers::OneWriter>::default(),
+        Box::<writers::LeaseTerms>::default(),
+        Box::<writers::BelievedHolders>::default(),
+        Box::<replies::DecidedOnce>::default(),
+        Box::<calls::UnknownHasCause>::default(),
+        Box::<calls::ReleasedUncharged>::default(),
+        Box::<calls::Invoice>::default(),
+        Box::<calls::LiveCalls>::default(),
+        Box::<runs::RunsEnd>::default(),
+        Box::<Model>::default(),
+        Box::<log::Rebuild>::default(),
+    ]
+}
+
+/// The invariant of that name, fresh.
+pub fn named(name: &str) -> Option<Box<dyn Invariant>> {
+    all().into_iter().find(|invariant| invariant.name() == name)
 }

@@ -161,6 +161,11 @@ impl Arrivals {
         &self.rows
     }
 
+    /// When the last call arrives, in nanoseconds after the first.
+    pub fn span_ns(&self) -> u64 {
+        self.rows.last().map_or(0, |last| last.at_ns)
+    }
+
     /// blake3 of the file.
     pub fn hash(&self) -> [u8; 32] {
         self.hash

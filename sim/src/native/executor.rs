@@ -46,6 +46,8 @@ pub(super) struct State {
     dead_events: usize,
     tasks: Slab<TaskSlot>,
     ready: Ready,
+    /// Polls since virtual time last moved.
+    polls_at_instant: u64,
     digest: u64,
 }
 
@@ -75,6 +77,9 @@ pub(super) enum Role {
 
 /// Below this many dead events the queue is left alone.
 const DEAD_EVENTS_WORTH_DROPPING: usize = 1024;
+
+/// So many polls at one instant are an endless loop, which would hang the run.
+const POLLS_AT_INSTANT_BOUND: u64 = 20_000_000;
 
 impl Core {
     pub(super) fn new(seed: u64, state: State, log: Log, observer: Observer) -> Core {
@@ -311,12 +316,14 @@ impl State {
             dead_events: 0,
             tasks: Slab::new(first_generation),
             ready,
+            polls_at_instant: 0,
             digest: 0,
         }
     }
 
     #[inline]
     fn next_live_event(&mut self) -> Option<Event> {
+        self.polls_at_instant = 0;
         self.next_live_event_until(u64::MAX)
     }
 
@@ -370,6 +377,12 @@ impl State {
         }
         let Some(work) = self.tasks.get_mut(task).and_then(|slot| slot.work.take()) else { return Turn::Pass };
         self.stats.polls += 1;
+        self.polls_at_instant += 1;
+        assert!(
+            self.polls_at_instant < POLLS_AT_INSTANT_BOUND,
+            "node {} keeps virtual time from moving: tasks wake each other without an end",
+            node.0
+        );
         self.digest_in(u64::from(node.0) << 32 ^ ordinal);
         Turn::Poll { work, node, role }
     }

@@ -240,13 +240,14 @@ fn a_node_dies_at_the_chosen_disk_operation() {
 fn a_kill_during_an_offload_discards_it() {
     let (seen, see) = spy();
     let director = direct(|control: Control| async move {
-        control.sleep(Duration::from_micros(300)).await;
+        control.sleep(Duration::from_micros(22)).await;
         control.kill(A).unwrap();
         control.restart(A).unwrap();
         control.sleep(ms(2)).await;
     });
     run(config(1), vec![writer(see)], director);
     assert!(seen.borrow().iter().all(|(incarnation, ..)| *incarnation == 1), "{seen:?}");
+    assert_eq!(seen.borrow()[0].1, 8, "the write that the kill came before is gone");
 }
 
 #[test]
@@ -261,6 +262,9 @@ fn healing_ends_every_fault() {
     let hearing = boot(move |world: World| {
         let see = see.clone();
         async move {
+            assert_eq!(world.spawn_cancellable(async {}).await, Ok(()));
+            let disk = world.disk();
+            world.offload(move || disk.list().unwrap()).await;
             loop {
                 world.recv().await;
                 see(world.incarnation());
@@ -268,6 +272,7 @@ fn healing_ends_every_fault() {
         }
     });
     let director = direct(move |control: Control| async move {
+        control.sleep(Duration::from_micros(500)).await;
         control.kill(B).unwrap();
         control.pause(A).unwrap();
         control.set_drift(A, 100_000).unwrap();

@@ -72,7 +72,9 @@ fn a_fault_on_one_link_shifts_no_draw_of_another() {
     let (_, plain) = two_to_one(ROUGH, |_| async {});
     let (_, faulty) = two_to_one(ROUGH, |control| async move {
         control.set_weather(&Reach::OneWay(B, C), LinkWeather { loss_ppm: 900_000, ..ROUGH }).unwrap();
-        control.sleep(ms(50)).await;
+        control.sleep(ms(25)).await;
+        control.set_weather(&Reach::OneWay(B, C), STEADY).unwrap();
+        control.sleep(ms(25)).await;
         control.partition(&Reach::OneWay(B, C)).unwrap();
         control.sleep(ms(50)).await;
         control.mend(&Reach::All).unwrap();
@@ -88,9 +90,10 @@ fn a_fault_on_one_link_shifts_no_draw_of_another() {
 
 #[test]
 fn only_what_is_drawn_to_be_reordered_overtakes() {
-    let in_order = LinkWeather { reorder_ppm: 0, repeat_ppm: 0, ..ROUGH };
-    let (_, arrivals) = two_to_one(in_order, |_| async {});
-    assert!(of(A, &arrivals).is_sorted());
+    let (_, arrivals) = two_to_one(LinkWeather { reorder_ppm: 0, ..ROUGH }, |_| async {});
+    let numbers: Vec<u32> = of(A, &arrivals).into_iter().map(|(number, _)| number).collect();
+    let is_first = |&(at, number): &(usize, &u32)| !numbers[..at].contains(number);
+    assert!(numbers.iter().enumerate().filter(is_first).map(|(_, number)| number).is_sorted(), "a copy overtook");
     let (_, arrivals) = two_to_one(LinkWeather { repeat_ppm: 0, ..ROUGH }, |_| async {});
     assert!(!of(A, &arrivals).is_sorted());
 }
@@ -254,4 +257,24 @@ fn a_dead_nodes_frames_are_lost_and_a_new_incarnation_gets_the_late_ones() {
     });
     run(config(1), vec![calling, hearing], director);
     assert_eq!(seen.take(), [(0, 0, 0), (1, 0, 1), (0, 1, 2), (1, 1, 2)]);
+}
+
+#[test]
+fn what_a_dead_node_had_not_read_no_longer_fills_its_links() {
+    let filling = boot(|world| async move {
+        for _ in 0..2 {
+            (0..MAX_LINK_FRAMES).for_each(|_| world.send(B, vec![]));
+            world.sleep(ms(10)).await;
+        }
+        std::future::pending().await
+    });
+    let deaf = boot(|_| std::future::pending());
+    let director = direct(|control| async move {
+        control.sleep(ms(5)).await;
+        control.kill(B).unwrap();
+        control.restart(B).unwrap();
+        control.sleep(ms(20)).await;
+    });
+    let stats = run(config(1), vec![filling, deaf], director).stats;
+    assert_eq!((stats.frames_overflowed, stats.frames_delivered), (0, 2 * MAX_LINK_FRAMES as u64));
 }

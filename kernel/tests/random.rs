@@ -1,0 +1,419 @@
+//! Any requests at all: the log obeys the rules by a small model of its own, and however it is folded the tables are equal.
+
+#![allow(clippy::unwrap_used)] // what a test cannot go on without, it panics for
+
+mod house;
+
+use house::*;
+use kernel::{
+    id::{ExecutorId, Fence, ReservationId, RunId, TenantId, UnitId, UserId},
+    lease::{self, Authority, Lock},
+    ledger::Ledger,
+    money::MicroUsd,
+    planted::Planted,
+    prove,
+    record::{self, Event, Record},
+    request::{Answer, Command, Query, Reply, Request, Submitted},
+    reserve::{self, Account, Level, Sums},
+    run::{self, AttemptState, Ending},
+    store::{Store, memory::MemoryStore},
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// What the rules say of the log so far, read from its records alone.
+#[derive(Default)]
+struct Model {
+    caps: BTreeMap<(TenantId, Level), u64>,
+    slots: BTreeMap<TenantId, u32>,
+    sums: BTreeMap<Account, Sums>,
+    live: BTreeMap<(TenantId, UserId), u32>,
+    open: BTreeMap<ReservationId, (TenantId, UserId, [Account; 4], u64)>,
+    locks: BTreeMap<Lock, (Fence, Option<ExecutorId>)>,
+    attempts: BTreeMap<(TenantId, RunId, UnitId), (u32, AttemptState)>,
+}
+
+impl Model {
+    fn read(&mut self, record: &Record) {
+        if let Some(origin) = record.origin
+            && !matches!(record.event, Event::Run(run::Event::Spawned { .. }))
+        {
+            let (highest, holder) = self.locks[&Lock::Run(record.tenant, origin.run)];
+            assert_eq!((origin.fence, Some(origin.executor)), (highest, holder), "{record:?}");
+        }
+        match record.event {
+            Event::Lease(lease::Event::Granted { lock, executor, fence, .. }) => {
+                let (highest, holder) = self.locks.entry(lock).or_default();
+                assert!(holder.is_none() && fence > *highest, "{record:?}");
+                (*highest, *holder) = (fence, Some(executor));
+            }
+            Event::Lease(lease::Event::Yielded { lock, fence } | lease::Event::Expired { lock, fence }) => {
+                let (highest, holder) = self.locks.get_mut(&lock).unwrap();
+                assert!(holder.take().is_some() && fence == *highest, "{record:?}");
+            }
+            Event::Reserve(ref event) => self.reserve(record, event),
+            Event::Run(run::Event::AttemptStarted { run, unit, attempt, .. }) => {
+                let before = self.attempts.insert((record.tenant, run, unit), (attempt, AttemptState::Running));
+                let follows = match before {
+                    None => attempt == 1,
+                    Some((last, AttemptState::Failed | AttemptState::Cancelled)) => attempt == last + 1,
+                    Some(_) => false,
+                };
+                assert!(follows, "{record:?} after {before:?}");
+            }
+            Event::Run(run::Event::AttemptEnded { run, unit, attempt, state }) => {
+                let before = self.attempts.insert((record.tenant, run, unit), (attempt, state));
+                assert_eq!(before, Some((attempt, AttemptState::Running)), "{record:?}");
+            }
+            Event::Run(run::Event::Ended { run, .. }) => {
+                let mut of_run =
+                    self.attempts.iter().filter(|((tenant, of, _), _)| (*tenant, *of) == (record.tenant, run));
+                assert!(of_run.all(|(_, (_, state))| *state != AttemptState::Running), "{record:?}");
+            }
+            _ => {}
+        }
+    }
+
+    fn reserve(&mut self, record: &Record, event: &reserve::Event) {
+        let tenant = record.tenant;
+        match *event {
+            reserve::Event::CapSet { tenant, level, cap } => drop(self.caps.insert((tenant, level), cap.0)),
+            reserve::Event::SlotsSet { tenant, slots } => drop(self.slots.insert(tenant, slots)),
+            reserve::Event::PriceSet(_) => {}
+            reserve::Event::Reserved { reservation, run, unit, user, day, worst, .. } => {
+                let accounts = [
+                    Account::Unit(tenant, run, unit),
+                    Account::Run(tenant, run),
+                    Account::UserDay(tenant, user, day),
+                    Account::LedgerDay(day),
+                ];
+                let owners = [tenant, tenant, tenant, TenantId::LEDGER];
+                for ((account, owner), level) in accounts.into_iter().zip(owners).zip(Level::ALL) {
+                    let sums = self.sums.entry(account).or_default();
+                    let after = sums.settled.0 + sums.live.0 + worst.0;
+                    assert!(after <= self.caps[&(owner, level)], "{account:?}: {sums:?} and {worst}");
+                    sums.live.0 += worst.0;
+                }
+                let live = self.live.entry((tenant, user)).or_default();
+                *live += 1;
+                assert!(*live <= self.slots[&tenant], "user {user} has {live} live");
+                self.open.insert(reservation, (tenant, user, accounts, worst.0));
+            }
+            reserve::Event::Settled { reservation, cost, overrun, .. } => {
+                let worst = self.close(reservation, cost);
+                assert_eq!(overrun.0, cost.0.saturating_sub(worst));
+            }
+            reserve::Event::Released { reservation, .. } => drop(self.close(reservation, MicroUsd(0))),
+        }
+    }
+
+    fn close(&mut self, reservation: ReservationId, cost: MicroUsd) -> u64 {
+        let (tenant, user, accounts, worst) = self.open.remove(&reservation).expect("it ends once");
+        for account in accounts {
+            let sums = self.sums.get_mut(&account).unwrap();
+            sums.live.0 -= worst;
+            sums.settled.0 += cost.0;
+        }
+        *self.live.get_mut(&(tenant, user)).unwrap() -= 1;
+        worst
+    }
+}
+
+/// One step of a random life, in numbers that [`Life`] makes sense of.
+#[derive(Clone, Debug)]
+enum Step {
+    Ask { client: u64, executor: u64, run: u64, stale: bool, wait_ns: u64, wishes: Vec<Wish> },
+    Repeat(prop::sample::Index),
+    Tick(u64),
+    Checkpoint,
+    Reopen,
+}
+
+#[derive(Clone, Debug)]
+enum Wish {
+    Spawn,
+    Acquire(u64),
+    Renew(u64),
+    Yield,
+    Reserve { unit: u32, worst: u64, ahead: u32 },
+    Finish { at: prop::sample::Index, tokens: u64, state: AttemptState },
+    SettleOnly(prop::sample::Index),
+    End,
+    Cap(Level, u64),
+    Slots(u32),
+    Resolve(prop::sample::Index, Option<u64>),
+}
+
+fn state() -> impl Strategy<Value = AttemptState> {
+    prop::sample::select(vec![
+        AttemptState::Succeeded,
+        AttemptState::Succeeded,
+        AttemptState::Failed,
+        AttemptState::Cancelled,
+        AttemptState::Indeterminate,
+    ])
+}
+
+fn wish() -> impl Strategy<Value = Wish> {
+    prop_oneof![
+        1 => Just(Wish::Spawn),
+        2 => (1..400u64).prop_map(Wish::Acquire),
+        1 => (0..400u64).prop_map(Wish::Renew),
+        1 => Just(Wish::Yield),
+        10 => (0..4u32, 0..40u64, prop_oneof![9 => Just(0u32), 1 => Just(1u32)])
+            .prop_map(|(unit, worst, ahead)| Wish::Reserve { unit, worst, ahead }),
+        8 => (any::<prop::sample::Index>(), 0..60u64, state())
+            .prop_map(|(at, tokens, state)| Wish::Finish { at, tokens, state }),
+        1 => any::<prop::sample::Index>().prop_map(Wish::SettleOnly),
+        1 => Just(Wish::End),
+        1 => (prop::sample::select(Level::ALL.to_vec()), 0..150u64).prop_map(|(level, cap)| Wish::Cap(level, cap)),
+        1 => (0..5u32).prop_map(Wish::Slots),
+        2 => (any::<prop::sample::Index>(), prop::option::of(0..60u64)).prop_map(|(at, usage)| Wish::Resolve(at, usage)),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let ask = (1..4u64, 1..4u64, 0..3u64, prop::bool::weighted(0.1), prop_oneof![Just(0u64), 1..300u64]);
+    prop_oneof![
+        20 => (ask, prop_oneof![3 => prop::collection::vec(wish(), 1), 1 => prop::collection::vec(wish(), 2..4)]).prop_map(|((client, executor, run, stale, wait_ns), wishes)| {
+            Step::Ask { client, executor, run, stale, wait_ns, wishes }
+        }),
+        2 => any::<prop::sample::Index>().prop_map(Step::Repeat),
+        3 => (0..200u64).prop_map(Step::Tick),
+        1 => Just(Step::Checkpoint),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+/// A ledger, what was asked of it, and what the model knows.
+struct Life {
+    house: House,
+    model: Model,
+    asked: Vec<(Request, Reply)>,
+    numbers: BTreeMap<u64, u64>,
+    /// Every reservation there was, with its unit and attempt.
+    reservations: Vec<(ReservationId, RunId, UnitId, u32)>,
+}
+
+impl Life {
+    fn new() -> Life {
+        let mut house = House::with(genesis(60, 120, 200, 250, 3), Planted::none());
+        let mut model = Model::default();
+        for frame in record::verify(house.store.log(0).unwrap()) {
+            frame.unwrap().records.iter().for_each(|record| model.read(record));
+        }
+        for run in 0..2 {
+            let spawn = request(50 + run, 1, None, vec![spawn_for(RunId(run), UserId(run as u32 % 2))]);
+            house.one(spawn);
+        }
+        Life { house, model, asked: Vec::new(), numbers: BTreeMap::new(), reservations: Vec::new() }
+    }
+
+    /// The commands a wish becomes, given what there is.
+    fn commands(&self, wish: &Wish, run: RunId, executor: u64, held: Authority) -> Vec<Command> {
+        let pick = |at: &prop::sample::Index| match &self.reservations[..] {
+            [] => (ReservationId(0), run, UnitId(0), 1),
+            some => some[some.len() - 1 - at.index(some.len().min(4))],
+        };
+        match wish {
+            Wish::Spawn => vec![spawn_for(run, UserId(run.0 as u32 % 2))],
+            Wish::Acquire(ttl_ns) => vec![acquire(held.lock, executor, *ttl_ns)],
+            Wish::Renew(ttl_ns) => vec![Command::Lease(lease::Command::Renew { held, ttl_ns: *ttl_ns })],
+            Wish::Yield => vec![Command::Lease(lease::Command::Yield { held })],
+            Wish::Reserve { unit, worst, ahead } => {
+                let last = self.model.attempts.get(&(TENANT, run, UnitId(*unit))).map_or(0, |(last, _)| *last);
+                vec![reserve_in(run, *unit, last + 1 + ahead, *worst)]
+            }
+            Wish::Finish { at, tokens, state } => {
+                let (reservation, run, unit, attempt) = pick(at);
+                let end = Command::Run(run::Command::EndAttempt { run, unit, attempt, state: *state });
+                match state {
+                    AttemptState::Succeeded => vec![settle(reservation, *tokens), end],
+                    AttemptState::Failed | AttemptState::Cancelled => vec![release(reservation), end],
+                    _ => vec![end],
+                }
+            }
+            Wish::SettleOnly(at) => vec![settle(pick(at).0, 1)],
+            Wish::End => vec![Command::Run(run::Command::End { run, outcome: Ending::Incomplete })],
+            Wish::Cap(level, amount) => {
+                vec![cap(if *level == Level::LedgerDay { TenantId::LEDGER } else { TENANT }, *level, *amount)]
+            }
+            Wish::Slots(slots) => vec![Command::Reserve(reserve::Command::SetSlots { tenant: TENANT, slots: *slots })],
+            Wish::Resolve(at, tokens) => match self.house.ledger.query(&Query::AwaitsOwner(TENANT)) {
+                Answer::AwaitsOwner(some) if !some.is_empty() => vec![resolve(some[at.index(some.len())], *tokens)],
+                _ => vec![resolve(pick(at).0, *tokens)],
+            },
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Ask { client, executor, run, stale, wait_ns, wishes } => {
+                let owner =
+                    wishes.iter().any(|wish| matches!(wish, Wish::Cap(..) | Wish::Slots(_) | Wish::Resolve(..)));
+                let lock = if owner { Lock::Owner } else { Lock::Run(TENANT, RunId(*run)) };
+                let (highest, holder) = self.model.locks.get(&lock).copied().unwrap_or_default();
+                let fence = match holder {
+                    _ if *stale => Fence(highest.0.saturating_sub(1)),
+                    None => Fence(highest.0 + 1), // what the acquire below will be granted
+                    Some(_) => highest,
+                };
+                let writer = holder.filter(|_| !stale).unwrap_or(ExecutorId(*executor));
+                let held = Authority { lock, executor: writer, fence };
+                let mut commands: Vec<Command> = Vec::new();
+                if holder.is_none() {
+                    commands.push(acquire(lock, *executor, 200));
+                }
+                for wish in wishes {
+                    commands.extend(self.commands(wish, RunId(*run), *executor, held));
+                }
+                let number = self.numbers.entry(*client).or_default();
+                *number += 1;
+                let request = Request { wait_ns: *wait_ns, ..request(*client, *number, Some(held), commands) };
+                self.ask(request);
+            }
+            Step::Repeat(at) if !self.asked.is_empty() => {
+                let (request, first) = self.asked[at.index(self.asked.len())].clone();
+                let head = self.house.ledger.head();
+                let reply = self.house.one(request);
+                if !matches!(first, Reply::Waits(_)) {
+                    assert_eq!((reply, self.house.ledger.head()), (first, head));
+                } else {
+                    self.reread();
+                }
+            }
+            Step::Repeat(_) => {}
+            Step::Tick(after_ns) => {
+                self.house.tick(*after_ns);
+                self.reread();
+            }
+            Step::Checkpoint => self.house.ledger.checkpoint().unwrap(),
+            Step::Reopen => {
+                let kept = self.house.ledger.table_hashes();
+                self.house.reopen(Planted::none());
+                assert_eq!(self.house.ledger.table_hashes(), kept);
+            }
+        }
+    }
+
+    fn ask(&mut self, request: Request) {
+        let before = self.house.ledger.tables();
+        let submitted = Submitted::arriving(request.clone(), self.house.now_ns);
+        let [reply] = self.house.submit(vec![submitted]).replies.try_into().unwrap();
+        let touched: Vec<&str> = before
+            .iter()
+            .zip(self.house.ledger.tables())
+            .filter(|(before, after)| **before != *after)
+            .map(|(_, after)| after.name)
+            .collect();
+        match &reply {
+            Reply::Decided(decision) if decision.outcome.is_err() => {
+                assert_eq!(
+                    touched,
+                    ["record.head", "effect.clients", "effect.answers"][..]
+                        .iter()
+                        .copied()
+                        .filter(|name| touched.contains(name))
+                        .collect::<Vec<_>>()
+                );
+            }
+            Reply::Waits(_) => assert!(touched.is_empty(), "a wait touched {touched:?}"),
+            _ => {}
+        }
+        self.asked.push((request, reply));
+        self.reread();
+    }
+
+    /// Reads what is new in the log.
+    fn reread(&mut self) {
+        let frames = self.house.store.log(0).unwrap();
+        let mut model = Model::default();
+        self.reservations.clear();
+        for frame in record::verify(frames) {
+            for record in frame.unwrap().records {
+                model.read(&record);
+                if let Event::Reserve(reserve::Event::Reserved { reservation, run, unit, attempt, .. }) = record.event {
+                    self.reservations.push((reservation, run, unit, attempt));
+                }
+            }
+        }
+        self.model = model;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_life_obeys_the_rules_and_folds_the_same(steps in prop::collection::vec(step(), 1..70), cut in any::<prop::sample::Index>()) {
+        let mut life = Life::new();
+        for step in &steps {
+            life.step(step);
+        }
+        let frames = life.house.store.log(0).unwrap();
+        let rebuilt = prove::rebuild(&frames).unwrap();
+        prove::compare(&life.house.ledger.table_hashes(), &rebuilt).unwrap();
+        // A crash after any commit: what opens is what the prefix gives.
+        let prefix = frames[..cut.index(frames.len())].to_vec();
+        let opened = Ledger::open(MemoryStore::holding(prefix.clone()), Planted::none()).unwrap();
+        prove::compare(&opened.table_hashes(), &prove::rebuild(&prefix).unwrap()).unwrap();
+        // Whole, without any checkpoint.
+        let opened = Ledger::open(MemoryStore::holding(frames), Planted::none()).unwrap();
+        prove::compare(&opened.table_hashes(), &rebuilt).unwrap();
+    }
+}
+
+/// The random lives are worth something: most kinds of thing happen in them.
+#[test]
+fn random_lives_reach_what_they_are_about() {
+    use proptest::{strategy::ValueTree, test_runner::TestRunner};
+    let mut runner = TestRunner::deterministic();
+    let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
+    for _ in 0..60 {
+        let steps = prop::collection::vec(step(), 40..70).new_tree(&mut runner).unwrap().current();
+        let mut life = Life::new();
+        steps.iter().for_each(|step| life.step(step));
+        let records = record::verify(life.house.store.log(0).unwrap()).flat_map(|frame| frame.unwrap().records);
+        for record in records {
+            let name = match record.event {
+                Event::Lease(lease::Event::Expired { .. }) => "expired",
+                Event::Lease(lease::Event::Renewed { .. }) => "renewed",
+                Event::Reserve(reserve::Event::Reserved { .. }) => "reserved",
+                Event::Reserve(
+                    reserve::Event::Settled { by_owner: true, .. } | reserve::Event::Released { by_owner: true, .. },
+                ) => "resolved",
+                Event::Reserve(reserve::Event::Settled { overrun: MicroUsd(1..), .. }) => "overrun",
+                Event::Reserve(reserve::Event::Released { .. }) => "released",
+                Event::Run(run::Event::Ended { .. }) => "ended",
+                Event::Effect(kernel::effect::Event::Decided { outcome: Err(ref no), .. }) => match no {
+                    kernel::request::Refusal::Reserve(reserve::Refusal::OverCap { .. }) => "over cap",
+                    kernel::request::Refusal::Reserve(reserve::Refusal::NoSlot { .. }) => "no slot",
+                    kernel::request::Refusal::Lease(lease::Refusal::Deposed { .. }) => "deposed",
+                    kernel::request::Refusal::Run(_) => "refused by run",
+                    _ => "refused",
+                },
+                _ => continue,
+            };
+            *seen.entry(name).or_default() += 1;
+        }
+        let waits = life.asked.iter().filter(|(_, reply)| matches!(reply, Reply::Waits(_))).count();
+        *seen.entry("waits").or_default() += waits as u32;
+    }
+    for name in [
+        "expired",
+        "renewed",
+        "reserved",
+        "resolved",
+        "overrun",
+        "released",
+        "ended",
+        "over cap",
+        "no slot",
+        "deposed",
+        "refused by run",
+        "refused",
+        "waits",
+    ] {
+        assert!(seen.get(name).is_some_and(|count| *count >= 5), "{name} is rare in {seen:?}");
+    }
+}

@@ -1,0 +1,381 @@
+//! Money and slots: no admitted reserve passes a cap in force, each reservation ends once, and what may be left open.
+
+use super::{Invariant, Moment, Rest, Saw, by_seq::BySeq};
+use kernel::{
+    id::{ModelId, ReservationId, RunId, TenantId, UnitId, UserId},
+    money::{Price, Usage},
+    record::{Event, Record},
+    reserve::{self, Account, Level},
+    run::{self, AttemptState},
+};
+use std::collections::BTreeMap;
+
+/// Attempts that are running, with their reservations.
+#[derive(Debug, Default)]
+pub(super) struct Running(BTreeMap<(TenantId, RunId, UnitId, u32), ReservationId>);
+
+impl Running {
+    /// Takes in a record; gives the reservation of the attempt that it ends, and how it ends.
+    pub(super) fn fold(&mut self, record: &Record) -> Option<(ReservationId, AttemptState)> {
+        match record.event {
+            Event::Run(run::Event::AttemptStarted { run, unit, attempt, reservation }) => {
+                self.0.insert((record.tenant, run, unit, attempt), reservation);
+                None
+            }
+            Event::Run(run::Event::AttemptEnded { run, unit, attempt, state }) => {
+                self.0.remove(&(record.tenant, run, unit, attempt)).map(|reservation| (reservation, state))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What `usage` costs by the documented rule: exact in 10^-12 USD, rounded up once to the next micro-USD.
+pub(crate) fn cost_of(price: &Price, usage: Usage) -> Option<u64> {
+    let of = |tokens: u64, per_mtok: u64| u128::from(tokens) * u128::from(per_mtok);
+    let exact =
+        of(usage.input_tokens, price.input_per_mtok).checked_add(of(usage.output_tokens, price.output_per_mtok))?;
+    let (whole, rest) = (exact / 1_000_000, exact % 1_000_000);
+    u64::try_from(whole).ok()?.checked_add(u64::from(rest > 0))
+}
+
+/// `caps-hold`: at each admitted reserve `settled + live + asked <= cap in force` at every level, and the user's live
+/// reservations are within its slots. An overrun may pass a cap when it settles; it counts from then on.
+#[derive(Debug, Default)]
+pub struct CapsHold {
+    caps: BTreeMap<(TenantId, Level), u64>,
+    slots: BTreeMap<TenantId, u32>,
+    accounts: BTreeMap<Account, usize>,
+    sums: Vec<Sums>,
+    live: BTreeMap<(TenantId, UserId), u32>,
+    open: BTreeMap<ReservationId, Open>,
+    overspends: u64,
+}
+
+/// What an account holds, in micro-USD; wide enough that no log can overflow it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    settled: u128,
+    live: u128,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    accounts: [usize; 4],
+    worst: u64,
+    user: (TenantId, UserId),
+}
+
+impl CapsHold {
+    /// Admitted reserves so far that passed a cap in force.
+    pub fn overspends(&self) -> u64 {
+        self.overspends
+    }
+
+    fn fold(&mut self, record: &Record) -> Result<(), String> {
+        let Event::Reserve(event) = &record.event else { return Ok(()) };
+        match *event {
+            reserve::Event::CapSet { tenant, level, cap } => {
+                self.caps.insert((tenant, level), cap.0);
+            }
+            reserve::Event::SlotsSet { tenant, slots } => {
+                self.slots.insert(tenant, slots);
+            }
+            reserve::Event::PriceSet(_) => {}
+            reserve::Event::Reserved { .. } => return self.reserved(record.tenant, record.time.day(), event),
+            reserve::Event::Settled { reservation, cost, .. } => self.end(reservation, cost.0),
+            reserve::Event::Released { reservation, .. } => self.end(reservation, 0),
+        }
+        Ok(())
+    }
+
+    fn reserved(&mut self, tenant: TenantId, today: u32, event: &reserve::Event) -> Result<(), String> {
+        let reserve::Event::Reserved { reservation, run, unit, user, day, worst, .. } = *event else { return Ok(()) };
+        let mut held = Ok(());
+        let mut broken = |message: String| {
+            if held.is_ok() {
+                held = Err(message);
+            }
+        };
+        if day != today {
+            broken(format!("reservation {reservation} counts in day {day}, and was made in day {today}"));
+        }
+        let mut accounts = [0; 4];
+        let mut over = false;
+        for (index, level) in Level::ALL.into_iter().enumerate() {
+            let (account, capped) = match level {
+                Level::Unit => (Account::Unit(tenant, run, unit), tenant),
+                Level::Run => (Account::Run(tenant, run), tenant),
+                Level::UserDay => (Account::UserDay(tenant, user, day), tenant),
+                Level::LedgerDay => (Account::LedgerDay(day), TenantId::LEDGER),
+            };
+            let next = self.sums.len();
+            let at = *self.accounts.entry(account).or_insert(next);
+            if at == next {
+                self.sums.push(Sums::default());
+            }
+            accounts[index] = at;
+            let sums = &mut self.sums[at];
+            let fits = |cap: &u64| sums.settled + sums.live + u128::from(worst.0) <= u128::from(*cap);
+            let cap = self.caps.get(&(capped, level));
+            if !cap.is_some_and(fits) {
+                over = true;
+                let cap = cap.map_or("no cap".to_owned(), |cap| format!("the cap of {cap}"));
+                broken(format!(
+                    "reservation {reservation} of {} micro-USD passes {cap} of {account:?}: {} settled and {} live before it",
+                    worst.0, sums.settled, sums.live
+                ));
+            }
+            sums.live += u128::from(worst.0);
+        }
+        self.overspends += u64::from(over);
+        let user = (tenant, user);
+        let live = self.live.entry(user).or_default();
+        *live += 1;
+        let slots = self.slots.get(&tenant).copied().unwrap_or(0);
+        if *live > slots {
+            broken(format!(
+                "reservation {reservation} is live reservation {live} of user {} of tenant {tenant}, who has {slots} slots",
+                user.1
+            ));
+        }
+        self.open.insert(reservation, Open { accounts, worst: worst.0, user });
+        held
+    }
+
+    fn end(&mut self, reservation: ReservationId, cost: u64) {
+        let Some(open) = self.open.remove(&reservation) else { return };
+        for at in open.accounts {
+            self.sums[at].live -= u128::from(open.worst);
+            self.sums[at].settled += u128::from(cost);
+        }
+        if let Some(live) = self.live.get_mut(&open.user) {
+            *live -= 1;
+        }
+    }
+}
+
+impl Invariant for CapsHold {
+    fn name(&self) -> &'static str {
+        "caps-hold"
+    }
+
+    fn states(&self) -> &'static str {
+        "no admitted reserve passes a cap in force, at any of the four levels, nor its user's slots"
+    }
+
+    fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
+        let Saw::Ledger(_, records) = moment.saw else { return Ok(()) };
+        // Every record is folded even after a broken one, so that overspends are counted on.
+        records.iter().map(|record| self.fold(record)).fold(Ok(()), Result::and)
+    }
+
+    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// `ends-once`: a reservation is made once, at the price in force, and ends at most once, at what its usage costs; once its
+/// attempt is indeterminate only the owner ends it.
+#[derive(Debug, Default)]
+pub struct EndsOnce {
+    prices: BTreeMap<ModelId, Price>,
+    reservations: BySeq<Reservation>,
+    running: Running,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reservation {
+    price: Price,
+    worst: u64,
+    ended_by: Option<u64>,
+    indeterminate: bool,
+}
+
+impl EndsOnce {
+    fn fold(&mut self, record: &Record) -> Result<(), String> {
+        if let Some((reservation, AttemptState::Indeterminate)) = self.running.fold(record)
+            && let Some(row) = self.reservations.find_mut(reservation)
+        {
+            row.indeterminate = true;
+        }
+        let Event::Reserve(event) = &record.event else { return Ok(()) };
+        match *event {
+            reserve::Event::PriceSet(price) => {
+                self.prices.insert(price.model, price);
+            }
+            reserve::Event::Reserved { reservation, price, worst, .. } => {
+                if reservation.0 != record.seq {
+                    return Err(format!("record {} makes reservation {reservation}, not its own sequence", record.seq));
+                }
+                if self.prices.get(&price.model) != Some(&price) {
+                    let known = self.prices.get(&price.model);
+                    return Err(format!("reservation {reservation} is made at {price:?}; in force is {known:?}"));
+                }
+                if worst.0 == 0 {
+                    return Err(format!("reservation {reservation} sets nothing aside"));
+                }
+                let row = Reservation { price, worst: worst.0, ended_by: None, indeterminate: false };
+                self.reservations.insert(reservation, row);
+            }
+            reserve::Event::Settled { reservation, usage, cost, overrun, by_owner } => {
+                let row = self.end(record.seq, reservation, by_owner, "settled")?;
+                let expected = cost_of(&row.price, usage);
+                if expected != Some(cost.0) {
+                    return Err(format!(
+                        "reservation {reservation} settles {usage:?} at {:?} for {} micro-USD, and it costs {expected:?}",
+                        row.price, cost.0
+                    ));
+                }
+                let above = cost.0.saturating_sub(row.worst);
+                if overrun.0 != above {
+                    return Err(format!(
+                        "reservation {reservation} of {} micro-USD settles for {}: the overrun is {above}, not {}",
+                        row.worst, cost.0, overrun.0
+                    ));
+                }
+            }
+            reserve::Event::Released { reservation, by_owner } => {
+                self.end(record.seq, reservation, by_owner, "released")?;
+            }
+            reserve::Event::CapSet { .. } | reserve::Event::SlotsSet { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, seq: u64, id: ReservationId, by_owner: bool, how: &str) -> Result<Reservation, String> {
+        let Some(row) = self.reservations.find_mut(id) else {
+            return Err(format!("record {seq}: reservation {id} is {how} and was never made"));
+        };
+        if let Some(before) = row.ended_by {
+            return Err(format!("record {seq}: reservation {id} is {how}, and record {before} had ended it"));
+        }
+        if row.indeterminate && !by_owner {
+            return Err(format!("record {seq}: reservation {id} is {how} by its run after its outcome became unknown"));
+        }
+        row.ended_by = Some(seq);
+        Ok(*row)
+    }
+}
+
+impl Invariant for EndsOnce {
+    fn name(&self) -> &'static str {
+        "ends-once"
+    }
+
+    fn states(&self) -> &'static str {
+        "each reservation ends at most once, at what its usage costs; after an unknown outcome by the owner alone"
+    }
+
+    fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
+        let Saw::Ledger(_, records) = moment.saw else { return Ok(()) };
+        records.iter().try_for_each(|record| self.fold(record))
+    }
+
+    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// `none-open-at-rest`: a run that has ended leaves no reservation open whose outcome is known, nor does the run of the whole
+/// cast once everything has converged.
+#[derive(Debug, Default)]
+pub struct NoneOpenAtRest {
+    open: BTreeMap<ReservationId, OpenInRun>,
+    /// How many open reservations of each run have a known or awaited outcome.
+    awaited: BTreeMap<(TenantId, RunId), u32>,
+    running: Running,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenInRun {
+    run: (TenantId, RunId),
+    unit: UnitId,
+    attempt: u32,
+    indeterminate: bool,
+}
+
+impl NoneOpenAtRest {
+    fn fold(&mut self, record: &Record) -> Result<(), String> {
+        if let Some((reservation, AttemptState::Indeterminate)) = self.running.fold(record)
+            && let Some(open) = self.open.get_mut(&reservation)
+            && !open.indeterminate
+        {
+            open.indeterminate = true;
+            let run = open.run;
+            self.await_less(run);
+        }
+        match record.event {
+            Event::Reserve(reserve::Event::Reserved { reservation, run, unit, attempt, .. }) => {
+                let run = (record.tenant, run);
+                self.open.insert(reservation, OpenInRun { run, unit, attempt, indeterminate: false });
+                *self.awaited.entry(run).or_default() += 1;
+            }
+            Event::Reserve(
+                reserve::Event::Settled { reservation, .. } | reserve::Event::Released { reservation, .. },
+            ) => {
+                if let Some(ended) = self.open.remove(&reservation)
+                    && !ended.indeterminate
+                {
+                    self.await_less(ended.run);
+                }
+            }
+            Event::Run(run::Event::Ended { run, .. }) => {
+                let run = (record.tenant, run);
+                if self.awaited.contains_key(&run) {
+                    return Err(format!(
+                        "run {} of tenant {} has ended, and {}",
+                        run.1,
+                        run.0,
+                        self.first_open(Some(run))
+                    ));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn await_less(&mut self, run: (TenantId, RunId)) {
+        if let Some(count) = self.awaited.get_mut(&run) {
+            *count -= 1;
+            if *count == 0 {
+                self.awaited.remove(&run);
+            }
+        }
+    }
+
+    fn first_open(&self, of: Option<(TenantId, RunId)>) -> String {
+        let mut open = self.open.iter().filter(|(_, row)| !row.indeterminate && of.is_none_or(|run| run == row.run));
+        let Some((id, row)) = open.next() else { return "none is open".into() };
+        format!(
+            "reservation {id} (run {}, unit {}, attempt {}) is open and its outcome is not unknown; {} more are",
+            row.run.1,
+            row.unit,
+            row.attempt,
+            open.count()
+        )
+    }
+}
+
+impl Invariant for NoneOpenAtRest {
+    fn name(&self) -> &'static str {
+        "none-open-at-rest"
+    }
+
+    fn states(&self) -> &'static str {
+        "no reservation is open at its run's end, nor at rest, unless its call's outcome is unknown"
+    }
+
+    fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
+        let Saw::Ledger(_, records) = moment.saw else { return Ok(()) };
+        records.iter().try_for_each(|record| self.fold(record))
+    }
+
+    fn at_rest(&mut self, rest: &Rest<'_>) -> Result<(), String> {
+        if rest.converged && !self.awaited.is_empty() {
+            return Err(format!("at rest {}", self.first_open(None)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,63 @@
+//! A map from sequences to values that are mostly added in rising order: a sorted vector, so that a look-up is a binary
+//! search over neighbours and an addition is a push.
+
+use kernel::id::ReservationId;
+
+#[derive(Clone, Debug)]
+pub(crate) struct BySeq<T> {
+    rows: Vec<(u64, T)>,
+}
+
+impl<T> Default for BySeq<T> {
+    fn default() -> BySeq<T> {
+        BySeq { rows: Vec::new() }
+    }
+}
+
+impl<T> BySeq<T> {
+    /// Adds or replaces; whether it was new.
+    pub(crate) fn insert(&mut self, key: ReservationId, value: T) -> bool {
+        if self.rows.last().is_none_or(|(last, _)| *last < key.0) {
+            self.rows.push((key.0, value));
+            return true;
+        }
+        match self.rows.binary_search_by_key(&key.0, |(seq, _)| *seq) {
+            Ok(at) => {
+                self.rows[at].1 = value;
+                false
+            }
+            Err(at) => {
+                self.rows.insert(at, (key.0, value));
+                true
+            }
+        }
+    }
+
+    pub(crate) fn find(&self, key: ReservationId) -> Option<&T> {
+        let at = self.rows.binary_search_by_key(&key.0, |(seq, _)| *seq).ok()?;
+        Some(&self.rows[at].1)
+    }
+
+    pub(crate) fn find_mut(&mut self, key: ReservationId) -> Option<&mut T> {
+        let at = self.rows.binary_search_by_key(&key.0, |(seq, _)| *seq).ok()?;
+        Some(&mut self.rows[at].1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_was_added_in_any_order() {
+        let mut map = BySeq::default();
+        for (key, new) in [(5, true), (9, true), (7, true), (9, false), (1, true)] {
+            assert_eq!(map.insert(ReservationId(key), key * 10), new, "adding {key}");
+        }
+        for key in 0..12 {
+            let found = map.find(ReservationId(key)).copied();
+            assert_eq!(found, [1, 5, 7, 9].contains(&key).then_some(key * 10), "finding {key}");
+            assert_eq!(map.find_mut(ReservationId(key)).copied(), found);
+        }
+    }
+}

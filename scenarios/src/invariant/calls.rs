@@ -1,0 +1,380 @@
+//! Calls: what left agents and what the provider put on its invoice, against what the ledger says of them.
+
+use super::{Invariant, Moment, Rest, Saw, budget::Running, by_seq::BySeq};
+use crate::fact::{Answered, Fact};
+use kernel::{
+    id::{Fence, ReservationId, TenantId, UserId},
+    money::Usage,
+    record::{Event, Record},
+    reserve,
+    run::AttemptState,
+};
+use sim::NodeId;
+use std::collections::BTreeMap;
+
+/// The reservation that a record ends, if it ends one.
+fn ended_by(record: &Record) -> Option<ReservationId> {
+    match record.event {
+        Event::Reserve(reserve::Event::Settled { reservation, .. } | reserve::Event::Released { reservation, .. }) => {
+            Some(reservation)
+        }
+        _ => None,
+    }
+}
+
+/// `unknown-has-cause`: an attempt becomes indeterminate only when its call had left and whoever says so, under its own fence,
+/// had got no answer to the last call it sent. A successor may not know what its predecessor learned.
+#[derive(Debug, Default)]
+pub struct UnknownHasCause {
+    /// Per open key, the last call of each sender.
+    calls: BTreeMap<ReservationId, Vec<LastCall>>,
+    running: Running,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LastCall {
+    sender: (NodeId, u32),
+    fence: Fence,
+    answered: Option<Answered>,
+}
+
+impl UnknownHasCause {
+    fn record(&mut self, record: &Record) -> Result<(), String> {
+        if let Some(ended) = ended_by(record) {
+            self.calls.remove(&ended);
+        }
+        let Some((key, AttemptState::Indeterminate)) = self.running.fold(record) else { return Ok(()) };
+        let fence = record.origin.map_or(Fence(0), |origin| origin.fence);
+        let Some(calls) = self.calls.get(&key) else {
+            return Err(format!("record {}: the outcome of call {key} is unknown, and it never left", record.seq));
+        };
+        let own = calls.iter().rev().find(|call| call.fence == fence);
+        match own.and_then(|call| Some((call, call.answered?))) {
+            None => Ok(()),
+            Some((call, answered)) => Err(format!(
+                "record {}: the outcome of call {key} is unknown to the writer under fence {fence}, and node {} had got \
+                 {answered:?} for it under that fence",
+                record.seq, call.sender.0.0
+            )),
+        }
+    }
+
+    fn fact(&mut self, sender: (NodeId, u32), fact: &Fact) {
+        match *fact {
+            Fact::CallSent { key, fence, .. } => {
+                let calls = self.calls.entry(key).or_default();
+                calls.retain(|call| call.sender != sender);
+                calls.push(LastCall { sender, fence, answered: None });
+            }
+            Fact::CallEnded { key, answered } => {
+                let calls = self.calls.get_mut(&key);
+                if let Some(call) = calls.and_then(|calls| calls.iter_mut().find(|call| call.sender == sender)) {
+                    call.answered = answered;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Invariant for UnknownHasCause {
+    fn name(&self) -> &'static str {
+        "unknown-has-cause"
+    }
+
+    fn states(&self) -> &'static str {
+        "an outcome is unknown only of a call that left and whose sender got no answer"
+    }
+
+    fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
+        match moment.saw {
+            Saw::Ledger(_, records) => records.iter().try_for_each(|record| self.record(record)),
+            Saw::Fact(fact) => {
+                self.fact((moment.node, moment.incarnation), fact);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// `released-uncharged`: what was released is never on the invoice, whichever of the two comes first.
+#[derive(Debug, Default)]
+pub struct ReleasedUncharged {
+    keys: BySeq<Key>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Key {
+    released_by: Option<u64>,
+    charged_ns: Option<u64>,
+}
+
+impl ReleasedUncharged {
+    fn row(&mut self, key: ReservationId) -> Option<&mut Key> {
+        if self.keys.find(key).is_none() {
+            self.keys.insert(key, Key::default());
+        }
+        self.keys.find_mut(key)
+    }
+}
+
+impl Invariant for ReleasedUncharged {
+    fn name(&self) -> &'static str {
+        "released-uncharged"
+    }
+
+    fn states(&self) -> &'static str {
+        "a reservation that was released is never on the provider's invoice"
+    }
+
+    fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
+        match moment.saw {
+            Saw::Ledger(_, records) => {
+                for record in records {
+                    let Event::Reserve(reserve::Event::Released { reservation, .. }) = record.event else { continue };
+                    let Some(row) = self.row(reservation) else { continue };
+                    row.released_by = Some(record.seq);
+                    if let Some(at_ns) = row.charged_ns {
+                        let seq = record.seq;
+                        return Err(format!("record {seq} releases {reservation}, which was charged at {at_ns} ns"));
+                    }
+                }
+                Ok(())
+            }
+            Saw::Fact(Fact::Charged { key, cost, .. }) => {
+                let Some(row) = self.row(*key) else { return Ok(()) };
+                row.charged_ns = Some(moment.time_ns);
+                match row.released_by {
+                    Some(seq) => Err(format!("{key} is charged {cost}, and record {seq} had released it")),
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// `invoice`: a call leaves under a reservation, is charged at most once and after it left, and settles for the usage that was
+/// charged; at rest settled <= invoice <= settled + open.
+#[derive(Debug, Default)]
+pub struct Invoice {
+    keys: BySeq<Billed>,
+    settled: u128,
+    invoice: u128,
+    open: u128,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Billed {
+    worst: u64,
+    open: bool,
+    sent: bool,
+    charged: Option<Usage>,
+}
+
+impl Invoice {
+    fn record(&mut self, record: &Record) -> Result<(), String> {
+        match record.event {
+            Event::Reserve(reserve::Event::Reserved { reservation, worst, .. }) => {
+                let row = Billed { worst: worst.0, open: true, sent: false, charged: None };
+                if self.keys.insert(reservation, row) {
+                    self.open += u128::from(worst.0);
+                }
+            }
+            Event::Reserve(reserve::Event::Settled { reservation, usage, cost, .. }) => {
+                self.end(reservation);
+                self.settled += u128::from(cost.0);
+                let charged = self.keys.find(reservation).and_then(|row| row.charged);
+                if charged != Some(usage) {
+                    let seq = record.seq;
+                    return Err(format!("record {seq} settles {reservation} for {usage:?}; charged is {charged:?}"));
+                }
+            }
+            Event::Reserve(reserve::Event::Released { reservation, .. }) => self.end(reservation),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, reservation: ReservationId) {
+        if let Some(row) = self.keys.find_mut(reservation).filter(|row| row.open) {
+            row.open = false;
+            self.open -= u128::from(row.worst);
+        }
+    }
+
+    fn fact(&mut self, fact: &Fact) -> Result<(), String> {
+        match *fact {
+            Fact::CallSent { key, run, unit, .. } => match self.keys.find_mut(key) {
+                Some(row) => row.sent = true,
+                None => {
+                    return Err(format!("a call of run {run}, unit {unit} leaves under {key}, which is not reserved"));
+                }
+            },
+            Fact::Charged { key, usage, cost } => {
+                self.invoice += u128::from(cost.0);
+                match self.keys.find_mut(key) {
+                    Some(row) if row.sent => {
+                        if let Some(before) = row.charged.replace(usage) {
+                            return Err(format!("{key} is charged again, for {usage:?}; it was for {before:?}"));
+                        }
+                    }
+                    Some(_) => return Err(format!("{key} is charged {cost}, and no call left under it")),
+                    None => return Err(format!("{key} is charged {cost}, and is not reserved")),
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Invariant for Invoice {
+    fn name(&self) -> &'static str {
+        "invoice"
+    }
+
+    fn states(&self) -> &'static str {
+        "a key is charged at most once and settles for what was charged; settled <= invoice <= settled + open at rest"
+    }
+
+    fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
+        match moment.saw {
+            Saw::Ledger(_, records) => records.iter().try_for_each(|record| self.record(record)),
+            Saw::Fact(fact) => self.fact(fact),
+            _ => Ok(()),
+        }
+    }
+
+    fn at_rest(&mut self, rest: &Rest<'_>) -> Result<(), String> {
+        let Invoice { settled, invoice, open, .. } = *self;
+        if rest.converged && !(settled <= invoice && invoice <= settled + open) {
+            return Err(format!(
+                "at rest the invoice is {invoice} micro-USD; settled are {settled} and open {open}, so that it should be \
+                 from {settled} to {}",
+                settled + open
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// `live-calls`: the calls of a user on the wire, counted by open reservation, never exceed the most slots it ever had. A node
+/// that goes down waits for nothing any more.
+#[derive(Debug, Default)]
+pub struct LiveCalls {
+    most_slots: BTreeMap<TenantId, u32>,
+    /// Open reservations and whose they are.
+    open: BTreeMap<ReservationId, (TenantId, UserId)>,
+    /// Who waits for which open key, and how often each key is waited for.
+    waiting: BTreeMap<(NodeId, u32, ReservationId), ()>,
+    waiters: BTreeMap<ReservationId, u32>,
+    on_the_wire: BTreeMap<(TenantId, UserId), u32>,
+}
+
+impl LiveCalls {
+    fn record(&mut self, record: &Record) {
+        match record.event {
+            Event::Reserve(reserve::Event::SlotsSet { tenant, slots }) => {
+                let most = self.most_slots.entry(tenant).or_default();
+                *most = slots.max(*most);
+            }
+            Event::Reserve(reserve::Event::Reserved { reservation, user, .. }) => {
+                self.open.insert(reservation, (record.tenant, user));
+            }
+            _ => {
+                let Some(key) = ended_by(record) else { return };
+                if let Some(user) = self.open.remove(&key)
+                    && self.waiters.remove(&key).is_some()
+                {
+                    self.off_the_wire(user);
+                }
+            }
+        }
+    }
+
+    fn off_the_wire(&mut self, user: (TenantId, UserId)) {
+        if let Some(count) = self.on_the_wire.get_mut(&user) {
+            *count -= 1;
+        }
+    }
+
+    fn sent(&mut self, sender: (NodeId, u32), key: ReservationId) -> Result<(), String> {
+        let Some(user) = self.open.get(&key).copied() else { return Ok(()) };
+        if self.waiting.insert((sender.0, sender.1, key), ()).is_some() {
+            return Ok(());
+        }
+        let waiters = self.waiters.entry(key).or_default();
+        *waiters += 1;
+        if *waiters > 1 {
+            return Ok(());
+        }
+        let count = self.on_the_wire.entry(user).or_default();
+        *count += 1;
+        let slots = self.most_slots.get(&user.0).copied().unwrap_or(0);
+        if *count > slots {
+            return Err(format!(
+                "call {key} is call {count} of user {} of tenant {} on the wire at once; slots are {slots}",
+                user.1, user.0
+            ));
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, sender: (NodeId, u32), key: ReservationId) {
+        if self.waiting.remove(&(sender.0, sender.1, key)).is_none() {
+            return;
+        }
+        let Some(waiters) = self.waiters.get_mut(&key) else { return };
+        *waiters -= 1;
+        if *waiters == 0 {
+            self.waiters.remove(&key);
+            if let Some(user) = self.open.get(&key).copied() {
+                self.off_the_wire(user);
+            }
+        }
+    }
+
+    fn down(&mut self, sender: (NodeId, u32)) {
+        let of = (sender.0, sender.1, ReservationId(0))..=(sender.0, sender.1, ReservationId(u64::MAX));
+        let keys: Vec<ReservationId> = self.waiting.range(of).map(|((.., key), ())| *key).collect();
+        for key in keys {
+            self.answered(sender, key);
+        }
+    }
+}
+
+impl Invariant for LiveCalls {
+    fn name(&self) -> &'static str {
+        "live-calls"
+    }
+
+    fn states(&self) -> &'static str {
+        "the calls of a user on the wire at once never exceed its slots"
+    }
+
+    fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
+        let sender = (moment.node, moment.incarnation);
+        match moment.saw {
+            Saw::Ledger(_, records) => records.iter().for_each(|record| self.record(record)),
+            Saw::Fact(Fact::CallSent { key, .. }) => return self.sent(sender, *key),
+            Saw::Fact(Fact::CallEnded { key, .. }) => self.answered(sender, *key),
+            Saw::Down => self.down(sender),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}

@@ -1,0 +1,277 @@
+//! The log itself: dense, chained, durable, and enough to rebuild every table from.
+
+use super::{Invariant, Moment, Rest, Saw};
+use crate::fact::Fact;
+use kernel::{
+    id::{BranchId, ExecutorId, Fence, LedgerTime, RunId, TenantId},
+    record::{Class, Event, GENESIS_CHAIN, Hash, Record, SCHEMA},
+    run,
+    serve::Announcement,
+};
+use std::collections::BTreeMap;
+
+/// A record's content hash by the documented rule: blake3 over the postcard encoding of every field but the two hashes.
+/// `scratch` is room to encode in.
+pub(crate) fn content_of(record: &Record, scratch: &mut Vec<u8>) -> Hash {
+    let fields = (record.seq, record.schema, record.tenant, record.class, record.time, record.origin, &record.event);
+    loop {
+        match postcard::to_slice(&fields, scratch) {
+            Ok(bytes) => return *blake3::hash(bytes).as_bytes(),
+            Err(_) => scratch.resize((scratch.len() * 2).max(256), 0),
+        }
+    }
+}
+
+/// The chain after a record of this content.
+pub(crate) fn chain_after(chain: &Hash, content: &Hash) -> Hash {
+    let mut both = [0; 64];
+    both[..32].copy_from_slice(chain);
+    both[32..].copy_from_slice(content);
+    *blake3::hash(&both).as_bytes()
+}
+
+/// A hash's first bytes, for messages.
+fn short(hash: &Hash) -> String {
+    hash[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// `dense`: sequences, LSNs, both hashes, classes and ledger time are as documented in every record announced.
+#[derive(Debug, Default)]
+pub struct Dense {
+    next_seq: u64,
+    chain: Hash,
+    time: LedgerTime,
+    next_lsn: BTreeMap<(TenantId, RunId, BranchId), u64>,
+    scratch: Vec<u8>,
+}
+
+impl Dense {
+    fn fold(&mut self, record: &Record) -> Result<(), String> {
+        let seq = record.seq;
+        if seq != self.next_seq {
+            return Err(format!("record {seq} stands where {} should", self.next_seq));
+        }
+        self.next_seq += 1;
+        if record.schema != SCHEMA {
+            return Err(format!("record {seq} is of schema {}, and {SCHEMA} is written", record.schema));
+        }
+        if record.time < self.time {
+            return Err(format!("record {seq} is of ledger time {}, after {}", record.time, self.time));
+        }
+        self.time = record.time;
+        let content = content_of(record, &mut self.scratch);
+        if content != record.content {
+            let (found, right) = (short(&record.content), short(&content));
+            return Err(format!("record {seq} carries content hash {found}…, and its fields give {right}…"));
+        }
+        let chain = chain_after(&self.chain, &content);
+        if chain != record.chain {
+            let (found, right) = (short(&record.chain), short(&chain));
+            return Err(format!("record {seq} carries chain {found}…, and the chain before it gives {right}…"));
+        }
+        self.chain = chain;
+        let class = match record.event {
+            Event::Run(_) => Class::Sequenced,
+            Event::Lease(_) | Event::Effect(_) | Event::Reserve(_) => Class::Scarce,
+        };
+        if record.class != class {
+            return Err(format!("record {seq} is of class {:?}, and its event is {class:?}", record.class));
+        }
+        self.place(record)
+    }
+
+    /// Where a sequenced record stands in its run.
+    fn place(&mut self, record: &Record) -> Result<(), String> {
+        let seq = record.seq;
+        let Event::Run(event) = &record.event else {
+            return match record.origin {
+                None => Ok(()),
+                Some(origin) => Err(format!("record {seq} is not sequenced, and has the origin {origin:?}")),
+            };
+        };
+        let Some(origin) = record.origin else { return Err(format!("record {seq} is sequenced and has no origin")) };
+        let (run, spawns) = match *event {
+            run::Event::Spawned { run, .. } => (run, true),
+            run::Event::AttemptStarted { run, .. } => (run, false),
+            run::Event::AttemptEnded { run, .. } => (run, false),
+            run::Event::Ended { run, .. } => (run, false),
+        };
+        if origin.run != run {
+            return Err(format!("record {seq} is about run {run}, and stands in run {}", origin.run));
+        }
+        let next = self.next_lsn.entry((record.tenant, run, origin.branch)).or_insert(0);
+        if origin.lsn != *next {
+            return Err(format!(
+                "record {seq} has LSN {} in (tenant {}, run {run}, branch {}); the next is {next}",
+                origin.lsn, record.tenant, origin.branch
+            ));
+        }
+        if spawns != (origin.lsn == 0 && origin.branch == BranchId(0)) {
+            return Err(format!("record {seq} has LSN 0, or spawns run {run}, but not both"));
+        }
+        let under_no_lease = (origin.executor, origin.fence) == (ExecutorId(0), Fence(0));
+        if spawns && !under_no_lease || !spawns && origin.fence == Fence(0) {
+            return Err(format!(
+                "record {seq} of run {run} is written by executor {} under fence {}; only a spawn needs no lease",
+                origin.executor, origin.fence
+            ));
+        }
+        *next += 1;
+        Ok(())
+    }
+}
+
+impl Invariant for Dense {
+    fn name(&self) -> &'static str {
+        "dense"
+    }
+
+    fn states(&self) -> &'static str {
+        "sequences and LSNs are dense, hashes and chain are right, ledger time never goes back"
+    }
+
+    fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
+        let Saw::Ledger(announcement, records) = moment.saw else { return Ok(()) };
+        if let (Announcement::Committed { .. }, Some(first)) = (announcement, records.first())
+            && let Some(other) = records.iter().find(|record| record.time != first.time)
+        {
+            return Err(format!("records {} and {} of one frame differ in ledger time", first.seq, other.seq));
+        }
+        records.iter().try_for_each(|record| self.fold(record))
+    }
+
+    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// `durable`: what was acted on had been announced as durable, and what was announced is there after every opening and at rest.
+#[derive(Debug)]
+pub struct Durable {
+    next_seq: u64,
+    chain: Hash,
+    /// The beginning of each announced record's content hash, by sequence: enough to name the first that differs.
+    contents: Vec<u64>,
+    scratch: Vec<u8>,
+}
+
+impl Default for Durable {
+    fn default() -> Durable {
+        Durable { next_seq: 0, chain: GENESIS_CHAIN, contents: Vec::new(), scratch: Vec::new() }
+    }
+}
+
+/// The first eight bytes of a hash.
+fn beginning(hash: &Hash) -> u64 {
+    hash[..8].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+impl Durable {
+    fn fold(&mut self, records: &[Record]) {
+        for record in records {
+            self.contents.push(beginning(&record.content));
+            self.next_seq = record.seq.saturating_add(1);
+            self.chain = record.chain;
+        }
+    }
+}
+
+impl Invariant for Durable {
+    fn name(&self) -> &'static str {
+        "durable"
+    }
+
+    fn states(&self) -> &'static str {
+        "nothing is acted on before it is durable, and nothing durable is missing after a kill, a cut, or at rest"
+    }
+
+    fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
+        match moment.saw {
+            Saw::Fact(Fact::ActedOn { client, incarnation, number, seq }) if *seq >= self.next_seq => Err(format!(
+                "client {client}.{incarnation} acts on the answer to its request {number}, decided by record {seq}; durable \
+                 are the records below {}",
+                self.next_seq
+            )),
+            Saw::Ledger(Announcement::Committed { .. }, records) => {
+                self.fold(records);
+                Ok(())
+            }
+            Saw::Ledger(Announcement::Opened { next_seq, chain, .. }, records) => {
+                if *next_seq < self.next_seq {
+                    return Err(format!(
+                        "the ledger opens with the records below {next_seq}; announced were those below {}",
+                        self.next_seq
+                    ));
+                }
+                self.fold(records);
+                if *next_seq != self.next_seq {
+                    return Err(format!(
+                        "the ledger opens with the records below {next_seq}; known are those below {}, and more than one \
+                         frame cannot have been on its way",
+                        self.next_seq
+                    ));
+                }
+                if *chain != self.chain {
+                    let (found, right) = (short(chain), short(&self.chain));
+                    return Err(format!("the ledger opens at record {next_seq} with chain {found}…, not {right}…"));
+                }
+                Ok(())
+            }
+            Saw::Ledger(Announcement::Broke { why }, _) => Err(format!("the ledger broke: {why}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn at_rest(&mut self, rest: &Rest<'_>) -> Result<(), String> {
+        if rest.log.len() != self.contents.len() {
+            let (found, known) = (rest.log.len(), self.contents.len());
+            return Err(format!("at rest the log holds {found} records, and {known} were announced"));
+        }
+        let mut chain = GENESIS_CHAIN;
+        for (record, announced) in rest.log.iter().zip(&self.contents) {
+            let content = content_of(record, &mut self.scratch);
+            chain = chain_after(&chain, &content);
+            if beginning(&content) != *announced || chain != record.chain {
+                return Err(format!("at rest record {} is not the one that was announced", record.seq));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `rebuild`: every table rebuilt from the whole log equals the table that opening gives.
+#[derive(Debug, Default)]
+pub struct Rebuild;
+
+impl Invariant for Rebuild {
+    fn name(&self) -> &'static str {
+        "rebuild"
+    }
+
+    fn states(&self) -> &'static str {
+        "at rest every table rebuilt from the log equals the one that opening gives"
+    }
+
+    fn at(&mut self, _: &Moment<'_>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn at_rest(&mut self, rest: &Rest<'_>) -> Result<(), String> {
+        let opened: BTreeMap<u16, Hash> = rest.opened.iter().copied().collect();
+        let mut rebuilt: BTreeMap<u16, Hash> = rest.rebuilt.iter().copied().collect();
+        for (table, hash) in &opened {
+            match rebuilt.remove(table) {
+                Some(other) if other == *hash => {}
+                Some(other) => {
+                    let (found, right) = (short(hash), short(&other));
+                    return Err(format!("table {table} opens as {found}…, and the log rebuilds it as {right}…"));
+                }
+                None => return Err(format!("table {table} is opened, and no rebuild gives it")),
+            }
+        }
+        match rebuilt.first_key_value() {
+            Some((table, _)) => Err(format!("table {table} is rebuilt, and no opening gives it")),
+            None => Ok(()),
+        }
+    }
+}

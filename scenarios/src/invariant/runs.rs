@@ -1,0 +1,191 @@
+//! Runs and attempts: each run ends once with nothing running, and attempts follow their arms in order.
+
+use super::{Invariant, Moment, Rest, Saw};
+use kernel::{
+    id::{ReservationId, RunId, TenantId, UnitId, UserId},
+    record::{Event, Record},
+    reserve,
+    run::{self, AttemptState},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// `runs-end`: a run is spawned once and ends once, with no attempt running and nothing written in it after; its attempts are
+/// dense from 1, follow the legal arms, and end as their reservations do; after heal every run has ended.
+#[derive(Debug, Default)]
+pub struct RunsEnd {
+    runs: BTreeMap<(TenantId, RunId), Run>,
+    /// The latest attempt of each unit of a run that has not ended.
+    units: BTreeMap<(TenantId, RunId, UnitId), Attempt>,
+    open: BTreeSet<ReservationId>,
+    /// What the frame at hand says of attempts and of reservations; the two must agree at its end.
+    attempts_ended: Vec<(ReservationId, AttemptState, u64)>,
+    reservations_ended: BTreeMap<ReservationId, bool>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    user: UserId,
+    running: u32,
+    ended_by: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    number: u32,
+    state: AttemptState,
+    reservation: ReservationId,
+}
+
+impl RunsEnd {
+    fn fold(&mut self, record: &Record) -> Result<(), String> {
+        let (seq, tenant) = (record.seq, record.tenant);
+        match &record.event {
+            Event::Reserve(reserve::Event::Reserved { reservation, run, user, .. }) => {
+                self.open.insert(*reservation);
+                let owner = self.live(seq, (tenant, *run))?.user;
+                if owner != *user {
+                    return Err(format!("record {seq} reserves for user {user} in run {run}, which is user {owner}'s"));
+                }
+            }
+            Event::Reserve(reserve::Event::Settled { reservation, by_owner, .. }) => {
+                self.end_reservation(*reservation, true, *by_owner);
+            }
+            Event::Reserve(reserve::Event::Released { reservation, by_owner }) => {
+                self.end_reservation(*reservation, false, *by_owner);
+            }
+            Event::Run(event) => return self.in_run(seq, tenant, event),
+            Event::Reserve(_) | Event::Lease(_) | Event::Effect(_) => {}
+        }
+        Ok(())
+    }
+
+    fn end_reservation(&mut self, reservation: ReservationId, settled: bool, by_owner: bool) {
+        self.open.remove(&reservation);
+        if !by_owner {
+            self.reservations_ended.insert(reservation, settled);
+        }
+    }
+
+    fn live(&mut self, seq: u64, key: (TenantId, RunId)) -> Result<&mut Run, String> {
+        match self.runs.get_mut(&key) {
+            None => Err(format!("record {seq} is of run {} of tenant {}, which was never spawned", key.1, key.0)),
+            Some(Run { ended_by: Some(end), .. }) => {
+                Err(format!("record {seq} is of run {} of tenant {}, which record {end} had ended", key.1, key.0))
+            }
+            Some(run) => Ok(run),
+        }
+    }
+
+    fn in_run(&mut self, seq: u64, tenant: TenantId, event: &run::Event) -> Result<(), String> {
+        match *event {
+            run::Event::Spawned { run, user, .. } => {
+                if self.runs.insert((tenant, run), Run { user, running: 0, ended_by: None }).is_some() {
+                    return Err(format!("record {seq} spawns run {run} of tenant {tenant} again"));
+                }
+            }
+            run::Event::AttemptStarted { run, unit, attempt, reservation } => {
+                self.live(seq, (tenant, run))?.running += 1;
+                let last = self.units.get(&(tenant, run, unit));
+                let next = last.map_or(1, |last| last.number + 1);
+                let what = format_args!("record {seq} starts attempt {attempt} of unit {unit} of run {run}");
+                if attempt != next {
+                    return Err(format!("{what}; the next is {next}"));
+                }
+                if let Some(last) = last
+                    && (matches!(last.state, AttemptState::Running | AttemptState::Succeeded)
+                        || self.open.contains(&last.reservation))
+                {
+                    let open = self.open.contains(&last.reservation);
+                    let (state, before) = (last.state, last.reservation);
+                    return Err(format!("{what}; the one before is {state:?}, its reservation {before} open: {open}"));
+                }
+                let started = Attempt { number: attempt, state: AttemptState::Running, reservation };
+                self.units.insert((tenant, run, unit), started);
+            }
+            run::Event::AttemptEnded { run, unit, attempt, state } => {
+                let row = self.live(seq, (tenant, run))?;
+                row.running = row.running.saturating_sub(1);
+                let what = format_args!("record {seq} ends attempt {attempt} of unit {unit} of run {run} {state:?}");
+                match self.units.get_mut(&(tenant, run, unit)) {
+                    Some(row) if row.number == attempt && row.state == AttemptState::Running => {
+                        if state == AttemptState::Running {
+                            return Err(format!("{what}, which is no end"));
+                        }
+                        row.state = state;
+                        self.attempts_ended.push((row.reservation, state, seq));
+                    }
+                    Some(row) => return Err(format!("{what}; the latest is {}, {:?}", row.number, row.state)),
+                    None => return Err(format!("{what}; none ever started")),
+                }
+            }
+            run::Event::Ended { run, .. } => {
+                let row = self.live(seq, (tenant, run))?;
+                row.ended_by = Some(seq);
+                if row.running > 0 {
+                    return Err(format!("record {seq} ends run {run}, and {} attempts of it are running", row.running));
+                }
+                let of_run = (tenant, run, UnitId(0))..=(tenant, run, UnitId(u32::MAX));
+                let units: Vec<_> = self.units.range(of_run).map(|(key, _)| *key).collect();
+                for key in units {
+                    self.units.remove(&key);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Each attempt that this frame ended goes together with its reservation's end, and the other way round.
+    fn pair(&mut self) -> Result<(), String> {
+        for (reservation, state, seq) in self.attempts_ended.drain(..) {
+            let ended = self.reservations_ended.remove(&reservation);
+            let agrees = match state {
+                AttemptState::Succeeded => ended == Some(true),
+                AttemptState::Failed | AttemptState::Cancelled => ended == Some(false),
+                AttemptState::Running | AttemptState::Indeterminate => ended.is_none(),
+            };
+            if !agrees {
+                let how = match ended {
+                    Some(true) => "is settled",
+                    Some(false) => "is released",
+                    None => "has not ended",
+                };
+                return Err(format!("record {seq} ends an attempt {state:?}, and its reservation {reservation} {how}"));
+            }
+        }
+        match self.reservations_ended.pop_first() {
+            Some((reservation, _)) => {
+                Err(format!("reservation {reservation} is ended by its run, and its attempt is not"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Invariant for RunsEnd {
+    fn name(&self) -> &'static str {
+        "runs-end"
+    }
+
+    fn states(&self) -> &'static str {
+        "attempts follow their arms in order, a run ends once with none running, and after heal every run has ended"
+    }
+
+    fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
+        let Saw::Ledger(_, records) = moment.saw else { return Ok(()) };
+        records.iter().try_for_each(|record| self.fold(record))?;
+        self.pair()
+    }
+
+    fn at_rest(&mut self, rest: &Rest<'_>) -> Result<(), String> {
+        if !rest.converged {
+            return Ok(());
+        }
+        let mut live = self.runs.iter().filter(|(_, run)| run.ended_by.is_none());
+        match live.next() {
+            Some(((tenant, run), _)) => {
+                Err(format!("at rest run {run} of tenant {tenant} has not ended; {} more have not", live.count()))
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Who may write: one accepted writer a lock, under a fence that only rises, for terms that no clock fault shortens.
+
+use super::{Invariant, Moment, Part, Rest, Saw, by_seq::BySeq, parts};
+use crate::fact::Fact;
+use kernel::{
+    id::{ClientId, ExecutorId, Fence, LedgerTime, ReservationId},
+    lease::{self, Lock},
+    record::{Event, Record},
+    request::{Command, Reply},
+    reserve, run,
+    serve::Announcement,
+};
+use std::collections::BTreeMap;
+
+/// `one-writer`: per lock fences rise with each grant and only a free lock is granted; what is written in a run, and every
+/// command that needs a lock, is under the grant in force by the log.
+#[derive(Debug, Default)]
+pub struct OneWriter {
+    locks: BTreeMap<Lock, Standing>,
+    runs: BySeq<Lock>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    highest: Fence,
+    holder: Option<(ExecutorId, Fence)>,
+}
+
+impl OneWriter {
+    fn fold(&mut self, record: &Record) -> Result<(), String> {
+        let seq = record.seq;
+        match &record.event {
+            Event::Lease(lease::Event::Granted { lock, executor, fence, .. }) => {
+                let row = self.locks.entry(*lock).or_default();
+                if *fence <= row.highest {
+                    return Err(format!(
+                        "record {seq} grants {lock:?} under fence {fence}; {} was granted",
+                        row.highest
+                    ));
+                }
+                if let Some((holder, held)) = row.holder {
+                    return Err(format!(
+                        "record {seq} grants {lock:?} to executor {executor} under fence {fence}, and executor {holder} \
+                         holds it under {held}"
+                    ));
+                }
+                *row = Standing { highest: *fence, holder: Some((*executor, *fence)) };
+            }
+            Event::Lease(lease::Event::Renewed { lock, fence, .. }) => self.current(seq, *lock, *fence, "renews")?,
+            Event::Lease(lease::Event::Yielded { lock, fence }) => {
+                self.current(seq, *lock, *fence, "yields")?;
+                self.free(*lock);
+            }
+            Event::Lease(lease::Event::Expired { lock, fence }) => {
+                self.current(seq, *lock, *fence, "expires")?;
+                self.free(*lock);
+            }
+            Event::Reserve(reserve::Event::Reserved { reservation, run, .. }) => {
+                self.runs.insert(*reservation, Lock::Run(record.tenant, *run));
+            }
+            Event::Run(run::Event::Spawned { .. }) | Event::Effect(_) | Event::Reserve(_) => {}
+            Event::Run(_) => {
+                let Some(origin) = record.origin else { return Ok(()) };
+                let lock = Lock::Run(record.tenant, origin.run);
+                let row = self.locks.get(&lock).copied().unwrap_or_default();
+                if row.holder != Some((origin.executor, origin.fence)) {
+                    return Err(format!(
+                        "record {seq} of run {} is written by executor {} under fence {}; {}",
+                        origin.run,
+                        origin.executor,
+                        origin.fence,
+                        row.stands()
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn current(&self, seq: u64, lock: Lock, fence: Fence, what: &str) -> Result<(), String> {
+        let row = self.locks.get(&lock).copied().unwrap_or_default();
+        if row.holder.is_some_and(|(_, held)| held == fence) {
+            return Ok(());
+        }
+        Err(format!("record {seq} {what} {lock:?} under fence {fence}; {}", row.stands()))
+    }
+
+    fn free(&mut self, lock: Lock) {
+        if let Some(row) = self.locks.get_mut(&lock) {
+            row.holder = None;
+        }
+    }
+
+    /// An admitted request's commands against the grants in force before it.
+    fn admitted(&self, part: &Part<'_>) -> Result<(), String> {
+        let request = &part.submitted.request;
+        let admits = matches!(part.reply, Reply::Decided(decision) if decision.outcome.is_ok());
+        if !admits || part.records.is_empty() || request.client == ClientId::LEDGER {
+            return Ok(());
+        }
+        for command in &request.commands {
+            let needed = match command {
+                Command::Lease(_) | Command::Run(run::Command::Spawn { .. }) => continue,
+                Command::Run(run::Command::EndAttempt { run, .. } | run::Command::End { run, .. })
+                | Command::Reserve(reserve::Command::Reserve { run, .. }) => Lock::Run(request.tenant, *run),
+                Command::Reserve(
+                    reserve::Command::Settle { reservation, .. } | reserve::Command::Release { reservation },
+                ) => match self.runs.find(*reservation) {
+                    Some(lock) => *lock,
+                    None => continue,
+                },
+                Command::Reserve(_) => Lock::Owner,
+            };
+            let row = self.locks.get(&needed).copied().unwrap_or_default();
+            let under = request.authority.filter(|authority| authority.lock == needed);
+            if row.holder.is_none() || under.map(|held| (held.executor, held.fence)) != row.holder {
+                return Err(format!(
+                    "request {} of client {}.{} is admitted under {:?}; it needs {needed:?}, and {}",
+                    request.number,
+                    request.client,
+                    request.incarnation,
+                    request.authority,
+                    row.stands()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Standing {
+    fn stands(&self) -> String {
+        match self.holder {
+            Some((executor, fence)) => format!("executor {executor} holds it under fence {fence}"),
+            None => format!("nobody holds it, and fence {} was the last", self.highest),
+        }
+    }
+}
+
+impl Invariant for OneWriter {
+    fn name(&self) -> &'static str {
+        "one-writer"
+    }
+
+    fn states(&self) -> &'static str {
+        "a lock has one holder, fences rise, and what needs a lock is written under its current grant"
+    }
+
+    fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
+        match moment.saw {
+            Saw::Ledger(Announcement::Committed { submitted, replies, .. }, records) => {
+                let mut batch = parts(submitted, replies, records);
+                for part in batch.by_ref() {
+                    self.admitted(&part)?;
+                    part.records.iter().try_for_each(|record| self.fold(record))?;
+                }
+                batch.left.iter().try_for_each(|record| self.fold(record))
+            }
+            Saw::Ledger(_, records) => records.iter().try_for_each(|record| self.fold(record)),
+            _ => Ok(()),
+        }
+    }
+
+    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The fastest an oscillator may run, against true time; half of it is the slowest.
+const FASTEST: u64 = 2;
+
+/// What rounding between clocks may amount to, in nanoseconds.
+const SLACK_NS: u64 = 1_000;
+
+/// `lease-terms`: a turn is granted within the waiter's own term (F16), a lease expires after its end, and no sooner in true
+/// time than the worst oscillator allows; ledger time goes at an oscillator's rate, over reopenings too (F17).
+///
+/// When a batch was decided in true time is not announced, but it was after the announcement before it and before its own.
+/// Bounds are taken so that no delay between decision and announcement breaks them.
+#[derive(Debug, Default)]
+pub struct LeaseTerms {
+    locks: BTreeMap<Lock, Term>,
+    /// The highest ledger time, and a true time it was not decided before.
+    highest: (LedgerTime, u64),
+    /// True time of the last announcement.
+    announced_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Term {
+    until: LedgerTime,
+    /// Ledger time of the grant or its last extension, and a true time it was not decided before.
+    since: (LedgerTime, u64),
+}
+
+impl LeaseTerms {
+    fn turn_in_term(part: &Part<'_>, now_ns: u64) -> Result<(), String> {
+        let (request, until_ns) = (&part.submitted.request, part.submitted.waits_until_ns);
+        if request.wait_ns == 0 || now_ns <= until_ns {
+            return Ok(());
+        }
+        let turn = part.records.iter().find(|record| {
+            matches!(
+                record.event,
+                Event::Lease(lease::Event::Granted { .. }) | Event::Reserve(reserve::Event::Reserved { .. })
+            )
+        });
+        match turn {
+            None => Ok(()),
+            Some(record) => Err(format!(
+                "record {} gives client {}.{} its turn at {now_ns} ns of the writer's clock; its own term had ended at \
+                 {until_ns}: {:?}",
+                record.seq, request.client, request.incarnation, record.event
+            )),
+        }
+    }
+
+    fn time_passes(&mut self, time: LedgerTime, moment_ns: u64) -> Result<(), String> {
+        let (highest, since_ns) = self.highest;
+        let most_ns = moment_ns.saturating_sub(since_ns).saturating_mul(FASTEST).saturating_add(SLACK_NS);
+        let passed_ns = time.0.saturating_sub(highest.0);
+        if passed_ns > most_ns {
+            return Err(format!(
+                "ledger time goes from {highest} to {time}, by {passed_ns} ns, within {} ns of true time",
+                moment_ns.saturating_sub(since_ns)
+            ));
+        }
+        if time >= highest {
+            self.highest = (time, self.announced_ns);
+        }
+        Ok(())
+    }
+
+    fn fold(&mut self, record: &Record, moment_ns: u64) -> Result<(), String> {
+        let Event::Lease(event) = &record.event else { return Ok(()) };
+        let since = (record.time, self.announced_ns);
+        match *event {
+            lease::Event::Granted { lock, until, .. } => {
+                if until < record.time {
+                    let (seq, time) = (record.seq, record.time);
+                    return Err(format!("record {seq} grants {lock:?} until {until}, and it is {time}"));
+                }
+                self.locks.insert(lock, Term { until, since });
+            }
+            lease::Event::Renewed { lock, until, .. } => {
+                if let Some(term) = self.locks.get(&lock).filter(|term| until < term.until) {
+                    let (seq, old) = (record.seq, term.until);
+                    return Err(format!("record {seq} renews {lock:?} until {until}; it was held until {old}"));
+                }
+                self.locks.insert(lock, Term { until, since });
+            }
+            lease::Event::Yielded { lock, .. } => {
+                self.locks.remove(&lock);
+            }
+            lease::Event::Expired { lock, fence } => {
+                let Some(term) = self.locks.remove(&lock) else { return Ok(()) };
+                if record.time <= term.until {
+                    return Err(format!(
+                        "record {} expires {lock:?} under fence {fence} at ledger time {}; it is valid until {}",
+                        record.seq, record.time, term.until
+                    ));
+                }
+                let (granted, granted_ns) = term.since;
+                let passed_ns = moment_ns.saturating_sub(granted_ns);
+                let least_ns = term.until.0.saturating_sub(granted.0) / FASTEST;
+                if passed_ns.saturating_add(SLACK_NS) < least_ns {
+                    return Err(format!(
+                        "record {} expires {lock:?} under fence {fence} at most {passed_ns} ns of true time after it was \
+                         extended; its lease is {} ns, which no oscillator passes in less than {least_ns}",
+                        record.seq,
+                        term.until.0.saturating_sub(granted.0)
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Invariant for LeaseTerms {
+    fn name(&self) -> &'static str {
+        "lease-terms"
+    }
+
+    fn states(&self) -> &'static str {
+        "turns are given within the waiter's term, and ledger time and leases pass at an oscillator's rate, never a wall clock's"
+    }
+
+    fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
+        let Saw::Ledger(announcement, records) = moment.saw else { return Ok(()) };
+        if let Announcement::Committed { now_ns, submitted, replies, .. } = announcement {
+            parts(submitted, replies, records).try_for_each(|part| LeaseTerms::turn_in_term(&part, *now_ns))?;
+        }
+        if let Some(record) = records.last() {
+            self.time_passes(record.time, moment.time_ns)?;
+        }
+        records.iter().try_for_each(|record| self.fold(record, moment.time_ns))?;
+        self.announced_ns = moment.time_ns;
+        Ok(())
+    }
+
+    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// `believed-holders`: whoever acts on a lease was granted it, and no call leaves on a reservation that was admitted under a
+/// fence after a higher one had been granted. That two believe at once is no breach: drift and pauses make it so, and fences
+/// are there for it.
+#[derive(Debug, Default)]
+pub struct BelievedHolders {
+    grants: BTreeMap<Lock, Vec<(Fence, ExecutorId)>>,
+    /// Reservations admitted under a fence that was no longer the highest: theirs, and the highest then.
+    late: BTreeMap<ReservationId, (Fence, Fence)>,
+}
+
+impl BelievedHolders {
+    fn fold(&mut self, record: &Record) {
+        match record.event {
+            Event::Lease(lease::Event::Granted { lock, executor, fence, .. }) => {
+                self.grants.entry(lock).or_default().push((fence, executor));
+            }
+            Event::Run(run::Event::AttemptStarted { run, reservation, .. }) => {
+                let fence = record.origin.map_or(Fence(0), |origin| origin.fence);
+                let grants = self.grants.get(&Lock::Run(record.tenant, run));
+                let highest = grants.and_then(|grants| grants.last()).map_or(Fence(0), |(fence, _)| *fence);
+                if fence < highest {
+                    self.late.insert(reservation, (fence, highest));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn granted(&self, lock: Lock, fence: Fence) -> Option<ExecutorId> {
+        let grants = self.grants.get(&lock)?;
+        grants.iter().rev().find(|(granted, _)| *granted == fence).map(|(_, executor)| *executor)
+    }
+}
+
+impl Invariant for BelievedHolders {
+    fn name(&self) -> &'static str {
+        "believed-holders"
+    }
+
+    fn states(&self) -> &'static str {
+        "who acts on a lease was granted it, and no call leaves on what a deposed holder reserved"
+    }
+
+    fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
+        match moment.saw {
+            Saw::Ledger(_, records) => records.iter().for_each(|record| self.fold(record)),
+            Saw::Fact(Fact::Holds { lock, executor, fence }) => {
+                let granted = self.granted(*lock, *fence);
+                if granted != Some(*executor) {
+                    return Err(format!(
+                        "executor {executor} acts on {lock:?} under fence {fence}, which was granted to {granted:?}"
+                    ));
+                }
+            }
+            Saw::Fact(Fact::CallSent { tenant, run, key, fence, .. }) => {
+                if self.granted(Lock::Run(*tenant, *run), *fence).is_none() {
+                    return Err(format!("call {key} of run {run} leaves under fence {fence}, which was never granted"));
+                }
+                if let Some((admitted, highest)) = self.late.get(key) {
+                    return Err(format!(
+                        "call {key} of run {run} leaves; it was reserved under fence {admitted} after {highest} was granted"
+                    ));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}

@@ -1,0 +1,389 @@
+//! The rules, as documented with each command and refusal; see the module above for the order they are read in.
+
+use super::tables::{AttemptRow, End, LockRow, ReservationRow, RunRow, Tables, accounts};
+use crate::invariant::budget::cost_of;
+use kernel::{
+    id::{ClientId, Fence, LedgerTime, ReservationId, RunId, TenantId, UnitId},
+    lease::{self, Authority, Lock},
+    money::{MicroUsd, Usage},
+    record::Event,
+    request::{Command, Outcome, Refusal, Turn},
+    reserve::{self, Level},
+    run::{self, AttemptState},
+};
+
+/// Who asks, for what, when.
+pub(super) struct Asked {
+    pub tenant: TenantId,
+    pub client: ClientId,
+    pub authority: Option<Authority>,
+    pub wait_ns: u64,
+    pub waits_until_ns: u64,
+    pub now_ns: u64,
+    pub time: LedgerTime,
+    /// Whether this is the ledger's own first request on an empty log, which needs no lock.
+    pub genesis: bool,
+}
+
+impl Asked {
+    fn may_wait(&self) -> bool {
+        self.wait_ns > 0 && self.now_ns <= self.waits_until_ns
+    }
+
+    fn waited_too_long(&self) -> bool {
+        self.wait_ns > 0 && self.now_ns > self.waits_until_ns
+    }
+}
+
+/// Why a request goes no further.
+#[derive(Debug)]
+pub(super) enum Stop {
+    Refused(Refusal),
+    Waits(Turn),
+}
+
+impl<R: Into<Refusal>> From<R> for Stop {
+    fn from(refusal: R) -> Stop {
+        Stop::Refused(refusal.into())
+    }
+}
+
+type Made = (Outcome, Vec<Event>);
+
+/// Decides a request's commands in order and folds what they do; if one stops it, nothing has happened.
+pub(super) fn decide_all(
+    tables: &mut Tables,
+    first_seq: u64,
+    asked: &Asked,
+    commands: &[Command],
+) -> Result<(Vec<Outcome>, Vec<Event>), Stop> {
+    let (mut outcomes, mut events) = (Vec::with_capacity(commands.len()), Vec::new());
+    let mut decided = Ok(());
+    for command in commands {
+        match decide(tables, first_seq + events.len() as u64, asked, command) {
+            Ok((outcome, made)) => {
+                made.iter().for_each(|event| tables.fold(asked.tenant, event));
+                outcomes.push(outcome);
+                events.extend(made);
+            }
+            Err(stop) => {
+                decided = Err(stop);
+                break;
+            }
+        }
+    }
+    match decided.and_then(|()| paired(tables, &events)) {
+        Ok(()) => {
+            tables.keep();
+            Ok((outcomes, events))
+        }
+        Err(stop) => {
+            tables.undo();
+            Err(stop)
+        }
+    }
+}
+
+fn decide(tables: &Tables, seq: u64, asked: &Asked, command: &Command) -> Result<Made, Stop> {
+    match command {
+        Command::Lease(command) => lease(tables, asked, command),
+        Command::Reserve(command) => match *command {
+            reserve::Command::SetCap { .. } | reserve::Command::SetSlots { .. } | reserve::Command::SetPrice(_) => {
+                set(tables, asked, command)
+            }
+            reserve::Command::Reserve { .. } => reserve(tables, seq, asked, command),
+            reserve::Command::Settle { reservation, usage } => {
+                let row = of_run(tables, asked, reservation)?;
+                end_reservation(tables, reservation, &row, Some(usage), false)
+            }
+            reserve::Command::Release { reservation } => {
+                let row = of_run(tables, asked, reservation)?;
+                end_reservation(tables, reservation, &row, None, false)
+            }
+            reserve::Command::Resolve { reservation, charged } => resolve(tables, asked, reservation, charged),
+        },
+        Command::Run(command) => run(tables, asked, command),
+    }
+}
+
+/// Whether the request writes under the current grant of `needed`.
+fn authority(tables: &Tables, asked: &Asked, needed: Lock) -> Result<(), Stop> {
+    match asked.authority {
+        Some(held) if held.lock == needed => holds(tables, held).map(|_| ()),
+        _ => Err(lease::Refusal::NoAuthority { needed }.into()),
+    }
+}
+
+fn holds(tables: &Tables, held: Authority) -> Result<LockRow, Stop> {
+    let row = tables.locks.find(held.lock).unwrap_or_default();
+    if held.fence < row.highest {
+        let refusal = lease::Refusal::Deposed { lock: held.lock, offered: held.fence, highest: row.highest };
+        return Err(refusal.into());
+    }
+    match row.holder {
+        Some(holder) if (holder.executor, holder.fence) == (held.executor, held.fence) => Ok(row),
+        _ => {
+            let Authority { lock, executor, fence } = held;
+            Err(lease::Refusal::NotHolder { lock, executor, fence }.into())
+        }
+    }
+}
+
+fn lease(tables: &Tables, asked: &Asked, command: &lease::Command) -> Result<Made, Stop> {
+    let end = |ttl_ns: u64| LedgerTime(asked.time.0.saturating_add(ttl_ns));
+    let held = |fence, until| Outcome::Lease(lease::Outcome::Held { fence, until });
+    match *command {
+        lease::Command::Acquire { ttl_ns: 0, .. } => Err(lease::Refusal::NoTerm.into()),
+        lease::Command::Acquire { lock, executor, ttl_ns } => {
+            let row = tables.locks.find(lock).unwrap_or_default();
+            match row.holder {
+                Some(holder) if holder.executor == executor => {
+                    let (fence, until) = (holder.fence, end(ttl_ns).max(holder.until));
+                    let renewed = lease::Event::Renewed { lock, fence, until };
+                    Ok((held(fence, until), vec![Event::Lease(renewed)]))
+                }
+                Some(_) if asked.may_wait() => Err(Stop::Waits(Turn::Lock(lock))),
+                Some(holder) => {
+                    let (fence, until) = (holder.fence, holder.until);
+                    Err(lease::Refusal::Held { lock, holder: holder.executor, fence, until }.into())
+                }
+                None if asked.waited_too_long() => Err(lease::Refusal::WaiterExpired { lock, now: asked.time }.into()),
+                None => {
+                    let (fence, until) = (Fence(row.highest.0 + 1), end(ttl_ns));
+                    let granted = lease::Event::Granted { lock, executor, client: asked.client, fence, until };
+                    Ok((held(fence, until), vec![Event::Lease(granted)]))
+                }
+            }
+        }
+        lease::Command::Renew { held: grant, ttl_ns } => {
+            let row = holds(tables, grant)?;
+            if ttl_ns == 0 {
+                return Err(lease::Refusal::NoTerm.into());
+            }
+            let before = row.holder.map_or(asked.time, |holder| holder.until);
+            let (lock, fence, until) = (grant.lock, grant.fence, end(ttl_ns).max(before));
+            Ok((held(fence, until), vec![Event::Lease(lease::Event::Renewed { lock, fence, until })]))
+        }
+        lease::Command::Yield { held: grant } => {
+            holds(tables, grant)?;
+            let yielded = lease::Event::Yielded { lock: grant.lock, fence: grant.fence };
+            Ok((Outcome::Lease(lease::Outcome::Yielded), vec![Event::Lease(yielded)]))
+        }
+        lease::Command::Tick if asked.client != ClientId::LEDGER => {
+            Err(lease::Refusal::NoAuthority { needed: Lock::Owner }.into())
+        }
+        lease::Command::Tick => {
+            let due = tables.ends.range(..(asked.time, Lock::Owner)).map(|((_, lock), ())| {
+                let fence = tables.locks.find(lock).unwrap_or_default().highest;
+                Event::Lease(lease::Event::Expired { lock, fence })
+            });
+            Ok((Outcome::Lease(lease::Outcome::Ticked), due.collect()))
+        }
+    }
+}
+
+fn set(tables: &Tables, asked: &Asked, command: &reserve::Command) -> Result<Made, Stop> {
+    if !asked.genesis {
+        authority(tables, asked, Lock::Owner)?;
+    }
+    let event = match *command {
+        reserve::Command::SetCap { tenant, level, cap } => {
+            if (tenant == TenantId::LEDGER) != (level == Level::LedgerDay) {
+                return Err(reserve::Refusal::WrongTenant { level, tenant }.into());
+            }
+            reserve::Event::CapSet { tenant, level, cap }
+        }
+        reserve::Command::SetSlots { tenant, slots } => reserve::Event::SlotsSet { tenant, slots },
+        reserve::Command::SetPrice(price) => reserve::Event::PriceSet(price),
+        _ => unreachable!("only settings are set"),
+    };
+    Ok((Outcome::Reserve(reserve::Outcome::Set), vec![Event::Reserve(event)]))
+}
+
+/// A run that was spawned and has not ended.
+fn live_run(tables: &Tables, tenant: TenantId, run: RunId) -> Result<RunRow, Stop> {
+    match tables.runs.find((tenant, run)) {
+        None => Err(run::Refusal::Unknown { run }.into()),
+        Some(row) if row.ended => Err(run::Refusal::Ended { run }.into()),
+        Some(row) => Ok(row),
+    }
+}
+
+fn reserve(tables: &Tables, seq: u64, asked: &Asked, command: &reserve::Command) -> Result<Made, Stop> {
+    let reserve::Command::Reserve { run, unit, attempt, model, worst } = *command else {
+        unreachable!("only a reserve reserves")
+    };
+    let tenant = asked.tenant;
+    authority(tables, asked, Lock::Run(tenant, run))?;
+    let user = live_run(tables, tenant, run)?.user;
+    let price = tables.prices.find(model).ok_or(reserve::Refusal::NoPrice { model })?;
+    if worst == MicroUsd::ZERO {
+        return Err(reserve::Refusal::Nothing.into());
+    }
+    let next = match tables.latest(tenant, run, unit) {
+        None => Some(1),
+        Some((latest, row)) => {
+            matches!(row.state, AttemptState::Failed | AttemptState::Cancelled).then_some(latest + 1)
+        }
+    };
+    if next != Some(attempt) {
+        return Err(reserve::Refusal::WrongAttempt { run, unit, attempt, next }.into());
+    }
+    let day = asked.time.day();
+    for (level, account) in Level::ALL.into_iter().zip(accounts(tenant, run, unit, user, day)) {
+        let of = if level == Level::LedgerDay { TenantId::LEDGER } else { tenant };
+        let sums = tables.accounts.find(account).unwrap_or_default();
+        let sum = sums.settled.checked_add(sums.live).and_then(|sum| sum.checked_add(worst.0));
+        let sum = sum.ok_or(reserve::Refusal::TooMuch)?;
+        let cap = tables.caps.find((of, level)).ok_or(reserve::Refusal::NoCap { level, tenant: of })?;
+        if sum > cap.0 {
+            let (settled, live) = (MicroUsd(sums.settled), MicroUsd(sums.live));
+            return Err(reserve::Refusal::OverCap { level, account, cap, settled, live, asked: worst }.into());
+        }
+    }
+    let live = tables.live.find((tenant, user)).unwrap_or(0);
+    let slots = tables.slots.find(tenant).unwrap_or(0);
+    if live >= slots {
+        return Err(match asked.may_wait() {
+            true => Stop::Waits(Turn::Slot(tenant, user)),
+            false => reserve::Refusal::NoSlot { user, live, slots }.into(),
+        });
+    }
+    if asked.waited_too_long() {
+        return Err(reserve::Refusal::WaiterExpired { user }.into());
+    }
+    let reservation = ReservationId(seq);
+    let reserved = reserve::Event::Reserved { reservation, run, unit, attempt, user, day, price, worst };
+    let started = run::Event::AttemptStarted { run, unit, attempt, reservation };
+    let outcome = Outcome::Reserve(reserve::Outcome::Reserved(reservation));
+    Ok((outcome, vec![Event::Reserve(reserved), Event::Run(started)]))
+}
+
+/// The attempt that a reservation was made for.
+fn attempt_of(tables: &Tables, row: &ReservationRow) -> Option<AttemptRow> {
+    tables.attempts.find((row.tenant, row.run, row.unit, row.attempt))
+}
+
+/// A reservation that the run writing this request may end. The lock is that of the run whose authority is offered, or else
+/// of the run whose reservation it is.
+fn of_run(tables: &Tables, asked: &Asked, reservation: ReservationId) -> Result<ReservationRow, Stop> {
+    let known = tables.reservations.find(reservation).filter(|row| row.tenant == asked.tenant);
+    let offered = asked.authority.and_then(|held| match held.lock {
+        Lock::Run(tenant, run) => (tenant == asked.tenant).then_some(run),
+        Lock::Owner => None,
+    });
+    let unknown = reserve::Refusal::Unknown { reservation };
+    let run = offered.or(known.map(|row| row.run)).ok_or(unknown.clone())?;
+    authority(tables, asked, Lock::Run(asked.tenant, run))?;
+    let row = known.filter(|row| row.run == run).ok_or(unknown)?;
+    if row.end.is_some() {
+        return Err(reserve::Refusal::Ended { reservation }.into());
+    }
+    if attempt_of(tables, &row).is_some_and(|attempt| attempt.state == AttemptState::Indeterminate) {
+        return Err(reserve::Refusal::AwaitsOwner { reservation }.into());
+    }
+    Ok(row)
+}
+
+fn end_reservation(
+    tables: &Tables,
+    reservation: ReservationId,
+    row: &ReservationRow,
+    charged: Option<Usage>,
+    by_owner: bool,
+) -> Result<Made, Stop> {
+    let Some(usage) = charged else {
+        let released = reserve::Event::Released { reservation, by_owner };
+        return Ok((Outcome::Reserve(reserve::Outcome::Released), vec![Event::Reserve(released)]));
+    };
+    let cost = cost_of(&row.price, usage).ok_or(reserve::Refusal::TooMuch)?;
+    for account in row.accounts() {
+        let sums = tables.accounts.find(account).unwrap_or_default();
+        sums.settled.checked_add(cost).ok_or(reserve::Refusal::TooMuch)?;
+    }
+    let (cost, overrun) = (MicroUsd(cost), MicroUsd(cost.saturating_sub(row.worst.0)));
+    let settled = reserve::Event::Settled { reservation, usage, cost, overrun, by_owner };
+    Ok((Outcome::Reserve(reserve::Outcome::Settled { cost, overrun }), vec![Event::Reserve(settled)]))
+}
+
+fn resolve(tables: &Tables, asked: &Asked, reservation: ReservationId, charged: Option<Usage>) -> Result<Made, Stop> {
+    authority(tables, asked, Lock::Owner)?;
+    let known = tables.reservations.find(reservation).filter(|row| row.tenant == asked.tenant);
+    let row = known.ok_or(reserve::Refusal::Unknown { reservation })?;
+    if row.end.is_some() {
+        return Err(reserve::Refusal::Ended { reservation }.into());
+    }
+    let unknown = attempt_of(tables, &row).is_some_and(|attempt| attempt.state == AttemptState::Indeterminate);
+    let over = tables.runs.find((row.tenant, row.run)).is_some_and(|run| run.ended);
+    if !unknown && !over {
+        return Err(reserve::Refusal::StillLive { reservation }.into());
+    }
+    end_reservation(tables, reservation, &row, charged, true)
+}
+
+fn run(tables: &Tables, asked: &Asked, command: &run::Command) -> Result<Made, Stop> {
+    let tenant = asked.tenant;
+    match *command {
+        run::Command::Spawn { run, user, task, workflow_version, purpose } => {
+            let outcome = Outcome::Run(run::Outcome::Spawned);
+            let asked_for = RunRow { user, task, workflow_version, purpose, ended: false };
+            match tables.runs.find((tenant, run)) {
+                None => {
+                    let spawned = run::Event::Spawned { run, user, task, workflow_version, purpose };
+                    Ok((outcome, vec![Event::Run(spawned)]))
+                }
+                Some(known) if RunRow { ended: false, ..known } == asked_for => Ok((outcome, Vec::new())),
+                Some(_) => Err(run::Refusal::Taken { run }.into()),
+            }
+        }
+        run::Command::EndAttempt { run, unit, attempt, state: to } => {
+            authority(tables, asked, Lock::Run(tenant, run))?;
+            live_run(tables, tenant, run)?;
+            let row = tables.attempts.find((tenant, run, unit, attempt));
+            let from = row.map(|row| row.state);
+            let right = match to {
+                AttemptState::Succeeded => Some(End::Settled),
+                AttemptState::Failed | AttemptState::Cancelled => Some(End::Released),
+                AttemptState::Running | AttemptState::Indeterminate => None,
+            };
+            if from != Some(AttemptState::Running) || to == AttemptState::Running {
+                return Err(run::Refusal::IllegalArm { unit, attempt, from, to }.into());
+            }
+            if row.and_then(|row| tables.reservations.find(row.reservation)?.end) != right {
+                return Err(run::Refusal::ReservationDisagrees { unit, attempt, to }.into());
+            }
+            let ended = run::Event::AttemptEnded { run, unit, attempt, state: to };
+            Ok((Outcome::Run(run::Outcome::AttemptEnded), vec![Event::Run(ended)]))
+        }
+        run::Command::End { run, outcome } => {
+            authority(tables, asked, Lock::Run(tenant, run))?;
+            live_run(tables, tenant, run)?;
+            let all = (tenant, run, UnitId(0), 0)..=(tenant, run, UnitId(u32::MAX), u32::MAX);
+            let running = tables.attempts.range(all).find(|(_, row)| row.state == AttemptState::Running);
+            if let Some(((.., unit, attempt), _)) = running {
+                return Err(run::Refusal::AttemptRunning { run, unit, attempt }.into());
+            }
+            let ended = run::Event::Ended { run, outcome };
+            Ok((Outcome::Run(run::Outcome::Ended), vec![Event::Run(ended)]))
+        }
+    }
+}
+
+/// Whether every reservation that a run's request ended has an attempt that ended with it.
+fn paired(tables: &Tables, events: &[Event]) -> Result<(), Stop> {
+    for event in events {
+        let Event::Reserve(
+            reserve::Event::Settled { reservation, by_owner: false, .. }
+            | reserve::Event::Released { reservation, by_owner: false },
+        ) = *event
+        else {
+            continue;
+        };
+        let Some(row) = tables.reservations.find(reservation) else { continue };
+        if attempt_of(tables, &row).is_some_and(|attempt| attempt.state == AttemptState::Running) {
+            let (unit, attempt, to) = (row.unit, row.attempt, AttemptState::Running);
+            return Err(run::Refusal::ReservationDisagrees { unit, attempt, to }.into());
+        }
+    }
+    Ok(())
+}

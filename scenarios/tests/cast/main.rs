@@ -1,0 +1,10 @@
+//! The cast played on the native engine, without the runner and its invariants: what the processes do by themselves.
+
+#[path = "../playing/mod.rs"]
+mod playing;
+
+mod contention;
+mod fleet;
+mod storms;
+mod takeover;
+mod trace;
