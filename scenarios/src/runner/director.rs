@@ -94,17 +94,12 @@ pub(super) struct Director {
 }
 
 impl Director {
-    pub(super) fn new(
-        control: Control,
-        spec: &RunSpec,
-        shelf: Shelf,
-        stage: Rc<Stage>,
-        news: Rc<News>,
-    ) -> Director {
+    pub(super) fn new(control: Control, spec: &RunSpec, shelf: Shelf, stage: Rc<Stage>, news: Rc<News>) -> Director {
         let agents = spec.work.agents.len() as u32;
         let scenario = Rc::new(spec.scenario.clone());
         let last_due = spec.work.agents.iter().flatten().flat_map(|item| &item.units).map(|unit| unit.due_ns).max();
-        let until = if spec.work.open_loop { Duration::from_nanos(last_due.unwrap_or(0)) } else { scenario.sizes.lasts };
+        let until =
+            if spec.work.open_loop { Duration::from_nanos(last_due.unwrap_or(0)) } else { scenario.sizes.lasts };
         let mut director = Director {
             control,
             shelf,
@@ -137,7 +132,13 @@ impl Director {
             Target::Link(from, to) => Where::Link(node(from), node(to)),
         };
         let number = self.acts.len();
-        self.acts.push(Act { fault: planned.fault.clone(), place, lasts: planned.lasts, on: false, struck: Vec::new() });
+        self.acts.push(Act {
+            fault: planned.fault.clone(),
+            place,
+            lasts: planned.lasts,
+            on: false,
+            struck: Vec::new(),
+        });
         match planned.at {
             At::Time(at) => self.write(Time::ZERO.plus(at), Step::Begin(number)),
             At::Operation(nth) => self.operations.push_back((nth, number)),
@@ -175,7 +176,8 @@ impl Director {
                 return None;
             }
             // With nothing left to do but wait for lists to be done, look now and then.
-            let idle = Duration::from_nanos(self.until.as_nanos() / 100).clamp(Duration::from_secs(1), Duration::from_secs(60));
+            let idle = Duration::from_nanos(self.until.as_nanos() / 100)
+                .clamp(Duration::from_secs(1), Duration::from_secs(60));
             let next = self.script.first_key_value().map_or(now.plus(idle), |((at, _), _)| *at).min(self.until);
             self.wait(next.since(now)).await;
         }
@@ -206,15 +208,13 @@ impl Director {
                 return Course::Stopped;
             }
             match (self.everyone_is_done(), at_rest_from) {
-                (true, Some(since)) if now >= since => return Course::Converged,
+                (true, Some(at)) if now >= at => return Course::Converged,
                 (true, Some(_)) => {}
                 (true, None) => at_rest_from = Some(now.plus(self.settling())),
+                (false, _) if now >= bound => return Course::Hung(self.hang(now)),
                 (false, _) => at_rest_from = None,
             }
-            if now >= bound {
-                return Course::Hung(self.hang(now));
-            }
-            self.wait(Duration::from_secs(1).min(bound.since(now))).await;
+            self.wait(Duration::from_secs(1)).await;
         }
     }
 
@@ -249,12 +249,8 @@ impl Director {
     fn hang(&self, now: Time) -> Broken {
         let done = self.stage.done.borrow();
         let late: Vec<u32> = (0..self.agents).filter(|index| !done.contains(&cast::agent(*index))).collect();
-        let mut message = format!(
-            "{:?} after heal, {} of {} agents are not done",
-            self.scenario.heal_bound,
-            late.len(),
-            self.agents
-        );
+        let mut message =
+            format!("{:?} after heal, {} of {} agents are not done", self.scenario.heal_bound, late.len(), self.agents);
         for (index, agent) in late.iter().take(8).enumerate() {
             message += if index == 0 { ": " } else { ", " };
             message += &format!("agent-{agent}");
@@ -298,9 +294,11 @@ impl Director {
                 continue;
             }
             let now = self.control.now();
-            let reached = self.operations.front().copied().filter(|(nth, _)| {
-                node == LEDGER && self.control.disk_operations(node).saturating_add(1) >= *nth
-            });
+            let reached = self
+                .operations
+                .front()
+                .copied()
+                .filter(|(nth, _)| node == LEDGER && self.control.disk_operations(node).saturating_add(1) >= *nth);
             match reached {
                 Some((_, act)) => {
                     self.operations.pop_front();
