@@ -93,18 +93,19 @@ pub enum PlanName {
 
 impl Shared {
     /// The choices as the runner takes them. Reads the plan's file.
-    pub fn resolve(&self) -> Result<Choices, Failure> {
-        let plan = self.plan.as_ref().map(|plan| match plan {
-            PlanName::Swarm => Ok(PlanChoice::Swarm),
-            PlanName::None => Ok(PlanChoice::None),
-            PlanName::File(path) => read_plan(path).map(PlanChoice::Given),
-        });
+    pub fn resolve(&self, on_arrivals: bool) -> Result<Choices, Failure> {
+        let unsaid = if on_arrivals || self.engine == EngineName::Real { PlanName::None } else { PlanName::Swarm };
+        let plan = match self.plan.as_ref().unwrap_or(&unsaid) {
+            PlanName::Swarm => PlanChoice::Swarm,
+            PlanName::None => PlanChoice::None,
+            PlanName::File(path) => PlanChoice::Given(read_plan(path).map_err(Failure::Input)?),
+        };
         Ok(Choices {
             agents: self.agents,
             lasts: self.lasts,
             store: self.store.map(StoreKind::from),
             engine: self.engine.into(),
-            plan: plan.transpose().map_err(Failure::Input)?,
+            plan,
             bugs: self.bugs.clone(),
             ..Choices::default()
         })
@@ -141,9 +142,8 @@ impl Shared {
 
 #[expect(clippy::disallowed_methods, reason = "a plan that the user names is read from the user's disk")]
 fn read_plan(path: &PathBuf) -> anyhow::Result<Plan> {
-    let text = std::fs::read_to_string(path).with_context(|| {
-        format!("the plan {} cannot be read; give a file, `swarm` or `none`", path.display())
-    })?;
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("the plan {} cannot be read; give a file, `swarm` or `none`", path.display()))?;
     Plan::from_toml(&text).with_context(|| format!("the plan {}", path.display()))
 }
 
@@ -155,7 +155,8 @@ fn agents(text: &str) -> Result<u32, String> {
 }
 
 fn lasts(text: &str) -> Result<Duration, String> {
-    let lasts = humantime::parse_duration(text).map_err(|error| format!("{error}; write a time such as 90s, 10m or 2h"))?;
+    let lasts =
+        humantime::parse_duration(text).map_err(|error| format!("{error}; write a time such as 90s, 10m or 2h"))?;
     if (SHORTEST..=LONGEST).contains(&lasts) { Ok(lasts) } else { Err("give a time from 1s to 1000h".to_owned()) }
 }
 
@@ -169,6 +170,9 @@ fn plan(text: &str) -> Result<PlanName, String> {
 }
 
 fn bug(text: &str) -> Result<Bug, String> {
-    let near = || catalogue::nearest(text, &Bug::ALL.map(Bug::name)).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+    let near = || {
+        catalogue::nearest(text, &Bug::ALL.map(Bug::name))
+            .map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
+    };
     Bug::named(text).ok_or_else(|| format!("no such bug{}; `list` names them", near()))
 }

@@ -1,6 +1,6 @@
 //! How the process ends: exit codes, and the failures that are no verdict.
 
-use scenarios::{gate::graver, runner::Verdict};
+use scenarios::runner::Verdict;
 use std::{fmt, process::ExitCode};
 
 /// What the process's exit code says.
@@ -40,9 +40,15 @@ impl Exit {
         }
     }
 
-    /// The exit of many verdicts: the gravest.
+    /// The exit of many verdicts: the gravest. Nondeterminism comes first, because it puts every other verdict in doubt.
     pub fn of_all(verdicts: impl IntoIterator<Item = Verdict>) -> Exit {
-        Exit::of(verdicts.into_iter().fold(Verdict::Pass, graver))
+        let gravity = |verdict: &Verdict| match verdict {
+            Verdict::Pass => 0,
+            Verdict::Liveness => 1,
+            Verdict::Safety => 2,
+            Verdict::Nondeterminism => 3,
+        };
+        verdicts.into_iter().max_by_key(gravity).map_or(Exit::Pass, Exit::of)
     }
 }
 

@@ -35,6 +35,9 @@ use std::{
 /// How many failing runs of a scenario are kept in full; the others are named by the command that plays them.
 const MOST_KEPT: usize = 4;
 
+/// The most seeds one gate plays: what came of each is kept until the end.
+const MOST_SEEDS: u64 = 10_000_000;
+
 /// What `gate` may be told.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -132,9 +135,10 @@ struct Object {
 /// Does it.
 pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     let (names, scenarios) = named(&args.scenarios)?;
-    let choices = args.shared.resolve()?;
-    let deals = gate::deal(scenarios.len(), args.seeds.clone(), args.partition.unwrap_or(Partition::WHOLE));
-    let table = Table { deals: deals.map_err(Failure::input)?, scenarios, names, choices };
+    let choices = args.shared.resolve(false)?;
+    let part = args.partition.unwrap_or(Partition::WHOLE);
+    let deals = gate::deals(scenarios.len(), args.seeds.clone(), part).collect();
+    let table = Table { deals, scenarios, names, choices };
     table.must_be_playable()?;
     if let Some(path) = &args.junit {
         junit::must_be_writable(path).map_err(Failure::Input)?;
@@ -215,14 +219,16 @@ impl Table {
     }
 
     fn play_one(&self, deal: Deal, place: usize) -> Result<Played, Failure> {
-        if self.choices.engine == Engine::Native {
-            let outcome = gate::play_deal(&self.scenarios, deal, &self.choices).map_err(Failure::defect)?;
-            return Ok(Played::of(outcome.run.report, place, outcome.parted, deal.twice));
-        }
         let root = run::real_root(self.choices.engine)?;
         let choices = Choices { root: root.as_ref().map(|root| root.path().to_owned()), ..self.choices.clone() };
         let spec = runner::spec(&self.scenarios[deal.scenario], deal.seed, &choices).map_err(Failure::input)?;
-        Ok(Played::of(runner::play(&spec).map_err(Failure::defect)?.report, place, None, false))
+        if spec.engine == Engine::Real {
+            let run = runner::play(&spec).map_err(Failure::defect)?;
+            return Ok(Played::of(run.report, place, None, false));
+        }
+        let doubled = gate::is_doubled(deal.seed);
+        let (run, parted) = gate::play_checked(&spec, doubled).map_err(Failure::defect)?;
+        Ok(Played::of(run.report, place, parted, doubled))
     }
 
     /// Keeps the first failing runs of each scenario in full, and gives every failing run the command that plays it again.
@@ -260,8 +266,19 @@ fn progress(length: usize) -> ProgressBar {
 
 impl Played {
     fn of(report: RunReport, place: usize, parted: Option<Divergence>, doubled: bool) -> Played {
-        let RunReport { scenario, seed, agents, verdict, broken, history_hash, events, virtual_ns, wall_ns, faults, .. } =
-            report;
+        let RunReport {
+            scenario,
+            seed,
+            agents,
+            verdict,
+            broken,
+            history_hash,
+            events,
+            virtual_ns,
+            wall_ns,
+            faults,
+            ..
+        } = report;
         Played {
             scenario,
             seed,
@@ -281,20 +298,13 @@ impl Played {
     }
 }
 
-fn summarise(
-    args: &Args,
-    table: &Table,
-    jobs: usize,
-    wall_ns: u64,
-    results: Vec<Played>,
-) -> Object {
+fn summarise(args: &Args, table: &Table, jobs: usize, wall_ns: u64, results: Vec<Played>) -> Object {
     let origin = Origin::find();
     let is_failed = |played: &&Played| played.verdict != Verdict::Pass;
     let share = |scenario: &Scenario| {
         let of: Vec<&Played> = results.iter().filter(|played| played.scenario == scenario.name).collect();
-        let (events, wall): (u64, u64) = of.iter().fold((0, 0), |(events, wall), played| {
-            (events + played.events, wall + played.wall_ns)
-        });
+        let (events, wall): (u64, u64) =
+            of.iter().fold((0, 0), |(events, wall), played| (events + played.events, wall + played.wall_ns));
         Share {
             scenario: scenario.name.clone(),
             runs: of.len() as u64,
@@ -334,14 +344,16 @@ fn per(count: f64, time: f64) -> f64 {
 
 /// A gate as people read it.
 fn text(gate: &Object, budget: Option<Duration>) -> String {
-    let mut lines = vec![format!(
-        "{:<20} {:>8} {:>8} {:>14} {:>14}",
-        "scenario", "runs", "failed", "virtual hours", "events/s"
-    )];
+    let mut lines =
+        vec![format!("{:<20} {:>8} {:>8} {:>14} {:>14}", "scenario", "runs", "failed", "virtual hours", "events/s")];
     for share in &gate.scenarios {
         let Share { scenario, runs, failed, virtual_hours, events_per_s } = share;
         let events = grouped(*events_per_s as u64);
-        lines.push(format!("{scenario:<20} {:>8} {:>8} {virtual_hours:>14.2} {events:>14}", grouped(*runs), grouped(*failed)));
+        lines.push(format!(
+            "{scenario:<20} {:>8} {:>8} {virtual_hours:>14.2} {events:>14}",
+            grouped(*runs),
+            grouped(*failed)
+        ));
     }
     lines.push(String::new());
     lines.push(format!(
@@ -359,7 +371,10 @@ fn text(gate: &Object, budget: Option<Duration>) -> String {
     }
     for played in gate.results.iter().filter(|played| played.verdict != Verdict::Pass) {
         let verdict = output::alarm(&format!("{:?}", played.verdict).to_lowercase());
-        let broken = played.broken.as_ref().map_or_else(String::new, |broken| format!(": {}: {}", broken.invariant, broken.message));
+        let broken = played
+            .broken
+            .as_ref()
+            .map_or_else(String::new, |broken| format!(": {}: {}", broken.invariant, broken.message));
         lines.push(format!("\n{} seed {} {verdict}{broken}", played.scenario, played.seed));
         lines.push(format!("  {}", played.repro.as_deref().unwrap_or_default()));
     }
@@ -374,7 +389,8 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
         Some(from.parse().ok()?..to.parse().ok()?)
     };
     match parse() {
-        Some(seeds) if seeds.start < seeds.end => Ok(seeds),
+        Some(Range { start, end }) if start < end && end - start <= MOST_SEEDS => Ok(start..end),
+        Some(Range { start, end }) if start < end => Err(format!("give at most {MOST_SEEDS} seeds at a time")),
         _ => Err("write two numbers such as 0..200, the first below the second; the second is not played".to_owned()),
     }
 }
@@ -401,6 +417,7 @@ mod tests {
             ("7..8", Some(7..8)),
             ("18446744073709551614..18446744073709551615", Some(u64::MAX - 1..u64::MAX)),
             ("8..8", None),
+            ("0..10000001", None),
             ("9..8", None),
             ("0..18446744073709551616", None),
             ("-1..3", None),
@@ -414,7 +431,9 @@ mod tests {
 
     #[test]
     fn a_part_is_one_of_those_there_are() {
-        for (text, expect) in [("1/1", true), ("4/4", true), ("0/4", false), ("5/4", false), ("1/0", false), ("x", false)] {
+        for (text, expect) in
+            [("1/1", true), ("4/4", true), ("0/4", false), ("5/4", false), ("1/0", false), ("x", false)]
+        {
             assert_eq!(part(text).is_ok(), expect, "{text}");
         }
     }

@@ -49,16 +49,28 @@ fn xml(results: &[Played]) -> String {
         let scenario = escaped(scenario);
         let _ = writeln!(xml, r#"  <testsuite name="{scenario}" {}>"#, counts(&cases));
         for case in cases {
-            let head = format!(r#"<testcase classname="{scenario}" name="seed {}" time="{}""#, case.seed, seconds(case.wall_ns));
+            let head = format!(
+                r#"<testcase classname="{scenario}" name="seed {}" time="{}""#,
+                case.seed,
+                seconds(case.wall_ns)
+            );
             if case.verdict == Verdict::Pass {
                 let _ = writeln!(xml, "    {head}/>");
                 continue;
             }
             let verdict = format!("{:?}", case.verdict).to_lowercase();
-            let message = case.broken.as_ref().map_or_else(|| verdict.clone(), |broken| format!("{}: {}", broken.invariant, broken.message));
+            let message = case
+                .broken
+                .as_ref()
+                .map_or_else(|| verdict.clone(), |broken| format!("{}: {}", broken.invariant, broken.message));
             let repro = case.repro.as_deref().unwrap_or_default();
             let _ = writeln!(xml, "    {head}>");
-            let _ = writeln!(xml, r#"      <failure type="{verdict}" message="{}">{}</failure>"#, escaped(&message), escaped(repro));
+            let _ = writeln!(
+                xml,
+                r#"      <failure type="{verdict}" message="{}">{}</failure>"#,
+                escaped(&message),
+                escaped(repro)
+            );
             let _ = writeln!(xml, "    </testcase>");
         }
         let _ = writeln!(xml, "  </testsuite>");

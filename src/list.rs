@@ -4,7 +4,6 @@ use crate::{
     exit::{Exit, Failure},
     output::{Format, Out},
 };
-use clap::ValueEnum as _;
 use faults::swarm::Kind;
 use kernel::planted::Bug;
 use reports::row::Rows;
@@ -37,9 +36,7 @@ fn named(name: impl Into<String>, summary: impl Into<String>) -> Named {
 /// The values of a flag, with what its help says of each.
 fn values<V: clap::ValueEnum>() -> Vec<Named> {
     let values = V::value_variants().iter().filter_map(V::to_possible_value);
-    values
-        .map(|value| named(value.get_name(), value.get_help().map(ToString::to_string).unwrap_or_default()))
-        .collect()
+    values.map(|value| named(value.get_name(), value.get_help().map(ToString::to_string).unwrap_or_default())).collect()
 }
 
 /// Does it.
@@ -75,7 +72,9 @@ fn text(object: &Object) -> String {
     for (title, all) in sections {
         let width = all.iter().map(|named| named.name.len()).max().unwrap_or(0);
         lines.push(title.to_owned());
-        lines.extend(all.iter().map(|Named { name, summary }| format!("  {name:width$}  {summary}").trim_end().to_owned()));
+        lines.extend(
+            all.iter().map(|Named { name, summary }| format!("  {name:width$}  {summary}").trim_end().to_owned()),
+        );
         lines.push(String::new());
     }
     lines.join("\n")

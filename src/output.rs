@@ -89,7 +89,8 @@ mod tests {
 
     #[test]
     fn spans_read_as_people_say_them() {
-        for (ms, expect) in [(0, "0.000s"), (93_600, "93.600s"), (750_000, "12m 30.000s"), (7_500_001, "2h 5m 0.001s")] {
+        for (ms, expect) in [(0, "0.000s"), (93_600, "93.600s"), (750_000, "12m 30.000s"), (7_500_001, "2h 5m 0.001s")]
+        {
             assert_eq!(span(ms * 1_000_000), expect);
         }
     }

@@ -89,7 +89,9 @@ mod tests {
 
     #[test]
     fn arguments_survive_a_shell() {
-        for (argument, expect) in [("--seed", "--seed"), ("my plan.toml", "'my plan.toml'"), ("it's", r"'it'\''s'"), ("", "''")] {
+        for (argument, expect) in
+            [("--seed", "--seed"), ("my plan.toml", "'my plan.toml'"), ("it's", r"'it'\''s'"), ("", "''")]
+        {
             assert_eq!(quoted(argument), expect);
         }
     }

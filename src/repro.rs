@@ -117,6 +117,7 @@ fn said(outcome: Outcome, same_history: bool, commit: &str) -> String {
     };
     let history = if same_history { "the same history" } else { "another history" };
     let commit = if commit.is_empty() { "an unknown commit" } else { commit };
-    let word = if matches!(outcome, Outcome::Same | Outcome::Otherwise) { output::alarm(word) } else { word.to_owned() };
+    let word =
+        if matches!(outcome, Outcome::Same | Outcome::Otherwise) { output::alarm(word) } else { word.to_owned() };
     format!("{word}, with {history} (recorded at {commit})\n")
 }

@@ -59,7 +59,7 @@ struct Object<'a> {
 /// Does it.
 pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     let scenario = catalogue::find(&args.scenario).map_err(Failure::input)?;
-    let mut choices = args.shared.resolve()?;
+    let mut choices = args.shared.resolve(args.arrivals.is_some())?;
     if let Some(path) = &args.arrivals {
         choices.arrivals = Some(Arc::new(read_arrivals(path).map_err(Failure::Input)?));
     }
@@ -148,7 +148,11 @@ pub fn text(spec: &RunSpec, report: &RunReport, parted: Option<&Divergence>) -> 
         Some(arrivals) => lines.push(format!("served     {} of {}", grouped(figures.calls_served), grouped(arrivals))),
         None => lines.push(format!("served     {} calls", grouped(figures.calls_served))),
     }
-    lines.push(format!("runs       {} ended, {} complete", grouped(figures.runs_ended), grouped(figures.runs_complete)));
+    lines.push(format!(
+        "runs       {} ended, {} complete",
+        grouped(figures.runs_ended),
+        grouped(figures.runs_complete)
+    ));
     if let (Some(p50), Some(p99)) = (figures.run_wall_p50_ns, figures.run_wall_p99_ns) {
         lines.push(format!("run wall   p50 {}, p99 {}", output::span(p50), output::span(p99)));
     }
@@ -183,7 +187,11 @@ fn planned(plan: &Plan) -> String {
         *kinds.entry(planned.fault.kind()).or_default() += 1;
     }
     let kinds: Vec<String> = kinds.iter().map(|(kind, times)| format!("{} {times}", kind.name())).collect();
-    if kinds.is_empty() { "no faults".to_owned() } else { format!("{} faults: {}", plan.faults.len(), kinds.join(", ")) }
+    if kinds.is_empty() {
+        "no faults".to_owned()
+    } else {
+        format!("{} faults: {}", plan.faults.len(), kinds.join(", "))
+    }
 }
 
 fn dollars(micro_usd: u64) -> String {
@@ -207,9 +215,12 @@ fn read_arrivals(path: &Path) -> anyhow::Result<Arrivals> {
 
 /// Whether a folder can be made at `folder`: nothing may be there but an empty folder, and it must have somewhere to be.
 fn must_be_free(folder: &Path) -> anyhow::Result<()> {
-    if let Some(mut entries) = folder.exists().then(|| fs::read_dir(folder)).transpose().with_context(|| {
-        format!("{} is not a folder; give a new or empty one to --out", folder.display())
-    })? {
+    if let Some(mut entries) = folder
+        .exists()
+        .then(|| fs::read_dir(folder))
+        .transpose()
+        .with_context(|| format!("{} is not a folder; give a new or empty one to --out", folder.display()))?
+    {
         return match entries.next() {
             None => Ok(()),
             Some(_) => Err(anyhow!("the folder {} is not empty; give a new or empty one to --out", folder.display())),

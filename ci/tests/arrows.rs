@@ -48,12 +48,16 @@ fn crates_depend_along_the_arrows_alone() {
     let workspace = manifest(".");
     let members = workspace["workspace"]["members"].as_array().expect("the workspace has members");
     for member in members.iter().map(|member| member.as_str().expect("a member is a path")) {
-        assert!(known.contains_key(member), "{member} is a new crate; give it its arrows in ci/tests/arrows.rs and ARCHITECTURE.md");
+        assert!(
+            known.contains_key(member),
+            "{member} is a new crate; give it its arrows in ci/tests/arrows.rs and ARCHITECTURE.md"
+        );
     }
     for (member, allowed) in known {
         let manifest = manifest(member);
         let tables = ["dependencies", "dev-dependencies", "build-dependencies"].map(|table| manifest.get(table));
-        let dependencies = tables.into_iter().flatten().filter_map(toml::Value::as_table).flat_map(|table| table.keys());
+        let dependencies =
+            tables.into_iter().flatten().filter_map(toml::Value::as_table).flat_map(|table| table.keys());
         for dependency in dependencies.filter(|name| ARROWS.iter().any(|(member, _)| member == name)) {
             assert!(
                 allowed.contains(&dependency.as_str()),
@@ -92,8 +96,11 @@ fn only_the_edges_of_the_kernel_touch_a_world() {
 
 fn is_edge(name: &str) -> bool {
     let edge_folder = |edge: &str| edge.ends_with('/') && name.starts_with(edge);
-    KERNEL_EDGES.into_iter().any(|edge| name == edge || edge_folder(edge) || name.strip_suffix("/mod.rs").is_some_and(|folder| edge == format!("{folder}.rs")))
-        || ["serve/", "client/"].iter().any(|folder| name.starts_with(folder))
+    KERNEL_EDGES.into_iter().any(|edge| {
+        name == edge
+            || edge_folder(edge)
+            || name.strip_suffix("/mod.rs").is_some_and(|folder| edge == format!("{folder}.rs"))
+    }) || ["serve/", "client/"].iter().any(|folder| name.starts_with(folder))
 }
 
 /// What of one file is impure. Comments and the file's own tests do not count.
@@ -136,9 +143,13 @@ fn the_rules_see_what_they_forbid() {
     ] {
         assert_eq!(!impurities("lease.rs", code).is_empty(), impure, "{code}");
     }
-    for (name, edge) in
-        [("serve.rs", true), ("serve/batch.rs", true), ("store/redb.rs", true), ("lease.rs", false), ("storekeeper.rs", false)]
-    {
+    for (name, edge) in [
+        ("serve.rs", true),
+        ("serve/batch.rs", true),
+        ("store/redb.rs", true),
+        ("lease.rs", false),
+        ("storekeeper.rs", false),
+    ] {
         assert_eq!(is_edge(name), edge, "{name}");
     }
 }

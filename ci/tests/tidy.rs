@@ -13,12 +13,27 @@ const MOST_FUNCTION_LINES: usize = 70;
 
 /// Names that say nothing about what is in a file.
 const EMPTY_NAMES: [&str; 9] = [
-    "utils.rs", "util.rs", "helpers.rs", "common.rs", "types.rs", "misc.rs", "manager.rs", "handler.rs", "processor.rs",
+    "utils.rs",
+    "util.rs",
+    "helpers.rs",
+    "common.rs",
+    "types.rs",
+    "misc.rs",
+    "manager.rs",
+    "handler.rs",
+    "processor.rs",
 ];
 
 /// What a comment says when it narrates, praises or apologises.
 const BANNED_WORDS: [&str; 9] = [
-    "now we ", "instead of the old", "as before", "blazing", "elegant", "world-class", "hopefully", "for some reason",
+    "now we ",
+    "instead of the old",
+    "as before",
+    "blazing",
+    "elegant",
+    "world-class",
+    "hopefully",
+    "for some reason",
     "quick hack",
 ];
 
@@ -43,7 +58,9 @@ fn the_house_is_tidy() {
         }
     }
     let unused = EXCEPTIONS.iter().zip(used).filter(|(_, used)| !used);
-    complaints.extend(unused.map(|((file, what, _), _)| format!("{file}: nothing is `{what}` any more; take the exception out")));
+    complaints.extend(
+        unused.map(|((file, what, _), _)| format!("{file}: nothing is `{what}` any more; take the exception out")),
+    );
     assert!(complaints.is_empty(), "{} complaints\n{}", complaints.len(), complaints.join("\n"));
 }
 
@@ -75,7 +92,10 @@ fn look(name: &str, text: &str) -> Vec<(usize, String)> {
         complaints.push((1, format!("`{file_name}` says nothing; name the file after what is in it")));
     }
     if lines.len() > MOST_LINES {
-        complaints.push((MOST_LINES, format!("file of {} lines; split it by what it holds, {MOST_LINES} are enough", lines.len())));
+        complaints.push((
+            MOST_LINES,
+            format!("file of {} lines; split it by what it holds, {MOST_LINES} are enough", lines.len()),
+        ));
     }
     if !lines.first().is_some_and(|line| line.starts_with("//!")) {
         complaints.push((1, "no module docs; begin the file with `//!` and its purpose".to_owned()));
@@ -83,14 +103,17 @@ fn look(name: &str, text: &str) -> Vec<(usize, String)> {
     let is_front = file_name == "lib.rs" || name == "src/main.rs";
     let docs: Vec<&str> = lines.iter().copied().take_while(|line| line.starts_with("//!")).collect();
     if is_front && !docs.join(" ").contains("deliberately not") {
-        complaints.push((1, "silent about what is absent; say in its docs what is deliberately not in the crate".to_owned()));
+        complaints
+            .push((1, "silent about what is absent; say in its docs what is deliberately not in the crate".to_owned()));
     }
     for (index, line) in lines.iter().enumerate() {
         complaints.extend(look_at_comment(line).map(|complaint| (index + 1, complaint)));
     }
-    complaints.extend(functions(&lines).into_iter().filter(|(_, length)| *length > MOST_FUNCTION_LINES).map(|(at, length)| {
-        (at, format!("function of {length} lines; let it read as steps, {MOST_FUNCTION_LINES} lines are enough"))
-    }));
+    complaints.extend(functions(&lines).into_iter().filter(|(_, length)| *length > MOST_FUNCTION_LINES).map(
+        |(at, length)| {
+            (at, format!("function of {length} lines; let it read as steps, {MOST_FUNCTION_LINES} lines are enough"))
+        },
+    ));
     complaints
 }
 
@@ -99,7 +122,9 @@ fn look_at_comment(line: &str) -> Option<String> {
     if let Some(word) = BANNED_WORDS.iter().find(|word| comment.contains(*word)) {
         return Some(format!("comment says `{}`; say why the code is as it is, once, or nothing", word.trim()));
     }
-    let owed = ["todo", "fixme", "xxx"].into_iter().find(|word| comment.split(|c: char| !c.is_alphanumeric()).any(|own| own == *word))?;
+    let owed = ["todo", "fixme", "xxx"]
+        .into_iter()
+        .find(|word| comment.split(|c: char| !c.is_alphanumeric()).any(|own| own == *word))?;
     let issue = comment.split('#').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     (!issue).then(|| format!("{owed} without an issue; open one and write its number, as in #12"))
 }
@@ -111,7 +136,8 @@ fn functions(lines: &[&str]) -> Vec<(usize, usize)> {
     for (start, line) in lines.iter().enumerate() {
         let code = line.trim_start();
         let indent = &line[..line.len() - code.len()];
-        let words: Vec<&str> = code.split(' ').take_while(|word| !word.contains('(') || word.starts_with("pub(")).collect();
+        let words: Vec<&str> =
+            code.split(' ').take_while(|word| !word.contains('(') || word.starts_with("pub(")).collect();
         let keywords = ["pub", "const", "async", "unsafe", "fn"];
         let is_function = words.contains(&"fn") || code.contains(" fn ") || code.starts_with("fn ");
         let begins = code.split(' ').next().is_some_and(|word| keywords.contains(&word) || word.starts_with("pub("));

@@ -322,13 +322,10 @@ impl Parked {
         self.waiters.insert(place, waiter);
     }
 
-    /// One more waiter of `turn` may go; nothing if none is left to.
+    /// One more waiter of `turn` may go, if there is one.
     fn come(&mut self, turn: Turn) {
-        let waiting = self.waiting_for(turn).count();
-        let came = self.came.entry(turn).or_default();
-        *came = waiting.min(*came + 1);
-        if *came == 0 {
-            self.came.remove(&turn);
+        if self.awaits(turn) {
+            *self.came.entry(turn).or_default() += 1;
         }
     }
 
@@ -347,15 +344,18 @@ impl Parked {
             called.push((Called { place, in_turn: false }, self.leave(place)));
         }
         while called.len() < limit
-            && let Some(mut entry) = self.came.first_entry()
+            && let Some((&turn, _)) = self.came.first_key_value()
         {
-            let turn = *entry.key();
-            *entry.get_mut() -= 1;
-            if *entry.get() == 0 {
-                entry.remove();
+            let Some(place) = self.waiting_for(turn).next().map(|(place, _)| *place) else {
+                self.came.remove(&turn);
+                continue;
+            };
+            called.push((Called { place, in_turn: true }, self.leave(place)));
+            let left = self.came.get_mut(&turn).expect("the turn that was read has come");
+            *left -= 1;
+            if *left == 0 {
+                self.came.remove(&turn);
             }
-            let first = self.waiting_for(turn).next().map(|(place, _)| *place);
-            called.extend(first.map(|place| (Called { place, in_turn: true }, self.leave(place))));
         }
         called
     }
@@ -418,8 +418,8 @@ impl Freed {
         }
     }
 
-    /// Whether `request` would take what is freed here before somebody who waits for it.
-    fn is_overtaken_by(&self, request: &Request, parked: &Parked) -> bool {
+    /// Whether `request` would take any of it before somebody who waits for it.
+    fn would_be_taken_by(&self, request: &Request, parked: &Parked) -> bool {
         request.commands.iter().any(|command| match command {
             Command::Lease(lease::Command::Acquire { lock, .. }) => {
                 (self.by_expiry || self.locks.contains(lock)) && parked.awaits(Turn::Lock(*lock))
@@ -522,7 +522,7 @@ impl Writer {
             && let Some(arrival) = desk.queue.pop_front()
         {
             let request = &arrival.submitted.request;
-            if freed.is_overtaken_by(request, &desk.parked) {
+            if freed.would_be_taken_by(request, &desk.parked) {
                 held_back.push(arrival);
             } else {
                 freed.add(request);

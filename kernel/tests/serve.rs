@@ -387,14 +387,15 @@ fn a_repeat_of_who_waits_is_told_so_and_not_parked_twice() {
     };
     let sends = vec![
         (50, plain(1, 1, vec![house::acquire(LOCK, 1, 100_000_000)])),
+        (60, plain(3, 1, vec![house::spawn(RUN)])), // keeps the ledger busy, so that the next two are one batch
         (60, frame(acquire.clone())),
         (60, frame(acquire.clone())),
         (70, frame(acquire.clone())),
         (90, frame(acquire)),
     ];
     let heard = Rc::new(RefCell::new(Vec::new()));
-    let shown =
-        stage(6, LinkWeather::CALM, in_memory(roomy(), Planted::none()), vec![raw(sends, heard.clone())], async |_| {});
+    let serving = in_memory(Settings { batch_cost_ns: 2_000_000, ..roomy() }, Planted::none());
+    let shown = stage(6, LinkWeather::CALM, serving, vec![raw(sends, heard.clone())], async |_| {});
     let kinds: String = heard
         .borrow()
         .iter()
@@ -404,7 +405,7 @@ fn a_repeat_of_who_waits_is_told_so_and_not_parked_twice() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(kinds, "1wwww2");
+    assert_eq!(kinds, "13wwww2");
     let submitted = shown.announced.iter().filter_map(|(_, said)| match said {
         Announcement::Committed { submitted, .. } => {
             Some(submitted.iter().filter(|one| one.request.client == ClientId(2)).count())

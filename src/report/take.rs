@@ -1,7 +1,8 @@
 //! One take: some seeds of one scenario at one size, and the records they give.
 
 use crate::{
-    clock, exit::Failure,
+    clock,
+    exit::Failure,
     failing,
     provenance::{self, Origin},
 };
@@ -76,7 +77,7 @@ impl Take {
             Gives::Contention => Recording::HashOnly { tail: 0 },
             Gives::Fleet => Recording::Full,
         };
-        let choices = Choices { agents, plan: Some(PlanChoice::None), recording, ..Choices::default() };
+        let choices = Choices { agents, plan: PlanChoice::None, recording, ..Choices::default() };
         let specs: Result<Vec<RunSpec>, _> = seeds.map(|seed| runner::spec(&scenario, seed, &choices)).collect();
         let specs = specs?;
         let resolved = &specs.first().context("a take has at least one seed")?.scenario;
@@ -136,7 +137,8 @@ impl Take {
         let units = |spec: &RunSpec| spec.work.agents.iter().flatten().map(|item| item.units.len() as u64).sum::<u64>();
         let decided = |gave: &Gave| gave.report.figures.reserves_admitted + gave.report.figures.reserves_over_cap;
         let work = Work { offered: self.specs.iter().map(units).sum(), done: gave.iter().map(decided).sum() };
-        let counts = |count: fn(&RunReport) -> u64| Sample::Counts(gave.iter().map(|gave| count(&gave.report)).collect());
+        let counts =
+            |count: fn(&RunReport) -> u64| Sample::Counts(gave.iter().map(|gave| count(&gave.report)).collect());
         let samples = [
             ("over-cap", counts(|report| report.figures.overspends)),
             ("refused", counts(|report| report.figures.reserves_over_cap)),

@@ -393,7 +393,8 @@ mod tests {
         story.logs(&reserves(first, 1, 40)).logs(&[settled(first), attempt_ended(1, AttemptState::Succeeded)]);
         let second = story.next();
         story.logs(&[reserved(second, 3, 1, 40), started(second, 3, 1)]);
-        let unknown = run::Event::AttemptEnded { run: RUN, unit: UnitId(3), attempt: 1, state: AttemptState::Indeterminate };
+        let unknown =
+            run::Event::AttemptEnded { run: RUN, unit: UnitId(3), attempt: 1, state: AttemptState::Indeterminate };
         story.logs(&[Event::Run(unknown), ended()]).logs(&[released_by_owner(second)]).rests();
         story
     }
@@ -418,7 +419,9 @@ mod tests {
                 assert_eq!(story.overspends(), u64::from(passes), "{level:?} {cap}");
                 match passes {
                     false => story.holds(),
-                    true => story.breaks_by("caps-hold", &["of 70 micro-USD passes the cap of 99", "30 settled and 0 live"]),
+                    true => {
+                        story.breaks_by("caps-hold", &["of 70 micro-USD passes the cap of 99", "30 settled and 0 live"])
+                    }
                 }
             }
         }

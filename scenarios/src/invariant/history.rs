@@ -9,8 +9,8 @@ use crate::{
 };
 use kernel::{
     id::{
-        BranchId, ClientId, DAY_NS, ExecutorId, Fence, LedgerTime, ModelId, ReservationId, RunId, TaskId, TenantId, UnitId,
-        UserId,
+        BranchId, ClientId, DAY_NS, ExecutorId, Fence, LedgerTime, ModelId, ReservationId, RunId, TaskId, TenantId,
+        UnitId, UserId,
     },
     lease::{self, Authority, Lock},
     money::{MicroUsd, Price, Usage},
