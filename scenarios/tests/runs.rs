@@ -323,3 +323,18 @@ fn redb_and_memory_are_both_played_to_rest() {
         assert_eq!(report.stats.disk_operations > 0, store == StoreKind::Redb);
     }
 }
+
+#[test]
+fn the_real_engine_plays_to_rest_too() {
+    let mut quick = scenario("fleet");
+    quick.provider.speedup = 1_000;
+    quick.sizes.lasts = Duration::from_secs(1);
+    for store in [StoreKind::Memory, StoreKind::Redb] {
+        let root = tempfile::tempdir().expect("a folder");
+        let root = Some(root.path().to_owned());
+        let choices = Choices { engine: Engine::Real, plan: PlanChoice::None, store: Some(store), root, ..full() };
+        let run = played(&spec(&quick, 1, &choices).expect("a spec"));
+        assert_eq!(run.report.verdict, Verdict::Pass, "{store:?}: {:?}", run.report.broken);
+        assert!(run.report.figures.runs_complete >= 8 && !run.log.is_empty(), "{:?}", run.report.figures);
+    }
+}

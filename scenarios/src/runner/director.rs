@@ -41,13 +41,21 @@ pub(super) enum Course {
     Hung(Broken),
 }
 
+/// A node that went down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WentDown {
+    pub node: NodeId,
+    /// Whether its process ended of itself: it was not killed.
+    pub by_itself: bool,
+}
+
 /// What the observer tells the director.
 #[derive(Debug, Default)]
 pub(super) struct News {
     /// Whether an invariant broke.
     pub broken: Cell<bool>,
     /// Nodes that went down since the director last looked.
-    pub down: RefCell<VecDeque<NodeId>>,
+    pub down: RefCell<VecDeque<WentDown>>,
     /// Set once the run is at rest: what goes down from then on was not a fault.
     pub at_rest: Cell<bool>,
     /// Wakes the director.
@@ -158,7 +166,7 @@ impl Director {
             None => self.heal().await,
         };
         self.news.at_rest.set(true);
-        let found = rest::look(&self.control, &self.shelf, self.engine, &self.bugs, &course);
+        let found = rest::look(&self.control, &self.shelf, &self.bugs, &course);
         (course, found)
     }
 
@@ -284,31 +292,24 @@ impl Director {
     }
 
     /// A node that went down by no act that still has it is to be started again: felled at a disk operation, for as long as
-    /// that act lasts; ended by itself, soon.
+    /// that act lasts; ended by itself, soon. The real engine starts none again, and a run that needs one hangs.
     fn take_news(&mut self) {
         loop {
-            let Some(node) = self.news.down.borrow_mut().pop_front() else { return };
+            let Some(WentDown { node, by_itself }) = self.news.down.borrow_mut().pop_front() else { return };
             let taken = self.acts.iter().any(|act| act.struck.contains(&node));
             let finished = self.stage.done.borrow().contains(&node);
-            if taken || self.control.is_up(node) || finished {
+            if taken || self.control.is_up(node) || finished || self.engine == Engine::Real {
                 continue;
             }
             let now = self.control.now();
-            let reached = self
-                .operations
-                .front()
-                .copied()
-                .filter(|(nth, _)| node == LEDGER && self.control.disk_operations(node).saturating_add(1) >= *nth);
-            match reached {
-                Some((_, act)) => {
-                    self.operations.pop_front();
-                    self.acts[act].struck.push(node);
-                    self.acts[act].on = true;
-                    self.write(now.plus(self.acts[act].lasts), Step::End(act));
-                    self.arm();
-                }
-                None => self.write(now.plus(REVIVED_AFTER), Step::Revive(node)),
-            }
+            let felled = if by_itself { None } else { self.operations.pop_front() };
+            let Some((_, act)) = felled else {
+                self.write(now.plus(REVIVED_AFTER), Step::Revive(node));
+                continue;
+            };
+            self.acts[act].struck.push(node);
+            self.write(now.plus(self.acts[act].lasts), Step::End(act));
+            self.arm();
         }
     }
 

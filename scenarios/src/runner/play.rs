@@ -16,7 +16,7 @@ use kernel::{
     planted::{Bug, Planted},
     store::memory::MemoryStore,
 };
-use sim::{Config, EngineError, Played, Recorded, Stats};
+use sim::{Config, Engine, EngineError, Played, Recorded, Stats};
 use std::{
     any::Any,
     cell::RefCell,
@@ -95,7 +95,11 @@ fn perform(
 ) -> Result<(Played, Course, Found), EngineError> {
     let shelf = match spec.scenario.store {
         StoreKind::Memory => Shelf::Memory(MemoryStore::new()),
-        StoreKind::Redb => Shelf::Redb,
+        StoreKind::Redb => match (spec.engine, &spec.root) {
+            (Engine::Real, Some(root)) => Shelf::RealRedb(root.join("ledger-at-rest")),
+            (Engine::Real, None) => return Err(EngineError::NoRoot),
+            (Engine::Native, _) => Shelf::Redb,
+        },
     };
     let stage = Rc::new(Stage::default());
     let cast = cast::assemble(Casting {
