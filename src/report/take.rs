@@ -256,6 +256,10 @@ pub fn assumptions(takes: &[Take]) -> Vec<String> {
             weather.loss_ppm
         ),
         format!(
+            "users: {} agents share one user's {} slots for live reservations; waiting for a slot is waiting for the ledger",
+            scenario.sizes.agents_per_user, scenario.caps.slots
+        ),
+        format!(
             "no faults; agents begin runs for {} and are themselves instant",
             humantime::format_duration(scenario.sizes.lasts)
         ),
