@@ -61,3 +61,45 @@ impl Price {
         u64::try_from(exact.div_ceil(1_000_000)).ok().map(MicroUsd)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn cost(input: (u64, u64), output: (u64, u64)) -> Option<u64> {
+        let price = Price { model: ModelId(1), input_per_mtok: input.1, output_per_mtok: output.1 };
+        price.cost(Usage { input_tokens: input.0, output_tokens: output.0 }).map(|cost| cost.0)
+    }
+
+    #[test]
+    fn a_cost_rounds_up_once_at_the_end() {
+        const M: u64 = 1_000_000;
+        let most = u64::MAX;
+        let cases = [
+            ((0, 0), (0, 0), Some(0)),
+            ((1, 1), (0, 9), Some(1)),
+            ((1, 500_000), (1, 500_000), Some(1)), // two halves, not two roundings
+            ((1, 500_000), (1, 500_001), Some(2)),
+            ((M, 3), (M, 4), Some(7)),
+            ((most, M), (0, 0), Some(most)),
+            ((most, M), (1, 1), None),
+            ((most, most), (most, most), None),
+        ];
+        for (input, output, expected) in cases {
+            assert_eq!(cost(input, output), expected, "{input:?} and {output:?}");
+        }
+        assert_eq!(MicroUsd(1_500_000).to_string(), "1.500000 USD");
+    }
+
+    proptest! {
+        #[test]
+        fn a_cost_covers_its_usage_by_less_than_one(tokens in 0..1u64 << 40, per_mtok in 0..1u64 << 40) {
+            let exact = u128::from(tokens) * u128::from(per_mtok);
+            if let Some(cost) = cost((tokens, per_mtok), (0, 0)) {
+                let covered = u128::from(cost) * 1_000_000;
+                prop_assert!(covered >= exact && covered - exact < 1_000_000);
+            }
+        }
+    }
+}

@@ -322,13 +322,10 @@ impl Parked {
         self.waiters.insert(place, waiter);
     }
 
-    /// One more waiter of `turn` may go; nothing if none is left to.
+    /// One more waiter of `turn` may go, if there is one.
     fn come(&mut self, turn: Turn) {
-        let waiting = self.waiting_for(turn).count();
-        let came = self.came.entry(turn).or_default();
-        *came = waiting.min(*came + 1);
-        if *came == 0 {
-            self.came.remove(&turn);
+        if self.awaits(turn) {
+            *self.came.entry(turn).or_default() += 1;
         }
     }
 
@@ -337,7 +334,7 @@ impl Parked {
         self.terms.first().map(|(ends_ns, _)| ends_ns.saturating_add(1))
     }
 
-    /// Whoever may go, or has waited out its term and is to learn it, in order of arrival; at most `limit`.
+    /// Who has waited out its term and is to learn it, then whoever may go, in order of arrival at each turn; at most `limit`.
     fn call(&mut self, now_ns: u64, limit: usize) -> Vec<(Called, Arrival)> {
         let mut called = Vec::new();
         while called.len() < limit
@@ -347,17 +344,19 @@ impl Parked {
             called.push((Called { place, in_turn: false }, self.leave(place)));
         }
         while called.len() < limit
-            && let Some(mut entry) = self.came.first_entry()
+            && let Some((&turn, _)) = self.came.first_key_value()
         {
-            let turn = *entry.key();
-            *entry.get_mut() -= 1;
-            if *entry.get() == 0 {
-                entry.remove();
+            let Some(place) = self.waiting_for(turn).next().map(|(place, _)| *place) else {
+                self.came.remove(&turn);
+                continue;
+            };
+            called.push((Called { place, in_turn: true }, self.leave(place)));
+            let left = self.came.get_mut(&turn).expect("the turn that was read has come");
+            *left -= 1;
+            if *left == 0 {
+                self.came.remove(&turn);
             }
-            let first = self.waiting_for(turn).next().map(|(place, _)| *place);
-            called.extend(first.map(|place| (Called { place, in_turn: true }, self.leave(place))));
         }
-        called.sort_by_key(|(called, _)| called.place.1);
         called
     }
 
@@ -419,8 +418,8 @@ impl Freed {
         }
     }
 
-    /// Whether `request` would take what is freed here before somebody who waits for it.
-    fn is_overtaken_by(&self, request: &Request, parked: &Parked) -> bool {
+    /// Whether `request` would take any of it before somebody who waits for it.
+    fn would_be_taken_by(&self, request: &Request, parked: &Parked) -> bool {
         request.commands.iter().any(|command| match command {
             Command::Lease(lease::Command::Acquire { lock, .. }) => {
                 (self.by_expiry || self.locks.contains(lock)) && parked.awaits(Turn::Lock(*lock))
@@ -523,9 +522,7 @@ impl Writer {
             && let Some(arrival) = desk.queue.pop_front()
         {
             let request = &arrival.submitted.request;
-            if desk.parked.holds(request) {
-                send_waiting(&self.world, arrival.from, name(request));
-            } else if freed.is_overtaken_by(request, &desk.parked) {
+            if freed.would_be_taken_by(request, &desk.parked) {
                 held_back.push(arrival);
             } else {
                 freed.add(request);
@@ -582,10 +579,11 @@ impl Writer {
         let mut passed_on = Vec::new();
         for ((origin, submitted), reply) in origins.into_iter().zip(submitted).zip(replies) {
             match (origin, reply) {
-                (Origin::Client(_), Reply::Waits(_)) if parked.holds(&submitted.request) => {}
                 (Origin::Client(from), Reply::Waits(turn)) => {
                     send_waiting(&self.world, from, name(&submitted.request));
-                    parked.park(*turn, Arrival { from, submitted });
+                    if !parked.holds(&submitted.request) {
+                        parked.park(*turn, Arrival { from, submitted });
+                    }
                 }
                 (Origin::Waiter(from, Called { place, .. }), Reply::Waits(turn)) if *turn == place.0 => {
                     parked.park_at(place, Arrival { from, submitted });

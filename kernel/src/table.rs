@@ -376,3 +376,92 @@ fn digest(hashes: impl IntoIterator<Item = (u16, Hash)>) -> Hash {
     }
     *hasher.finalize().as_bytes()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u8, u16),
+        Add(u8, u16),
+        Remove(u8),
+        RemoveRange(u8, u8),
+        Begin,
+        Keep,
+        TakeBack,
+        Save,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let key = || 0..6u8;
+        prop_oneof![
+            4 => (key(), any::<u16>()).prop_map(|(key, value)| Step::Insert(key, value)),
+            4 => (key(), 0..9u16).prop_map(|(key, value)| Step::Add(key, value)),
+            4 => key().prop_map(Step::Remove),
+            1 => (key(), key()).prop_map(|(from, to)| Step::RemoveRange(from, to.max(from))),
+            2 => Just(Step::Begin),
+            1 => Just(Step::Keep),
+            1 => Just(Step::TakeBack),
+            2 => Just(Step::Save),
+        ]
+    }
+
+    proptest! {
+        /// Against a plain map: what a table holds, what it takes back, and what its saves add up to.
+        #[test]
+        fn a_table_is_a_map_that_takes_back_and_saves(steps in prop::collection::vec(step(), 1..60)) {
+            let mut table: Table<u8, u16> = Table::new(9, "test.table");
+            let (mut map, mut saved) = (BTreeMap::new(), BTreeMap::new());
+            let mut before: Option<BTreeMap<u8, u16>> = None;
+            for step in steps {
+                match step {
+                    Step::Insert(key, value) => {
+                        table.insert(key, value);
+                        map.insert(key, value);
+                    }
+                    Step::Add(key, value) => {
+                        for sum in [table.row(&key), map.entry(key).or_default()] {
+                            *sum = sum.wrapping_add(value);
+                        }
+                    }
+                    Step::Remove(key) => prop_assert_eq!(table.remove(&key), map.remove(&key)),
+                    Step::RemoveRange(from, to) => {
+                        table.remove_range(from..=to);
+                        map.retain(|key, _| !(from..=to).contains(key));
+                    }
+                    Step::Begin if before.is_none() => {
+                        table.begin();
+                        before = Some(map.clone());
+                    }
+                    Step::Keep => {
+                        table.keep();
+                        before = None;
+                    }
+                    Step::TakeBack => {
+                        table.take_back();
+                        map = before.take().unwrap_or(map);
+                    }
+                    Step::Save if before.is_none() => {
+                        let mut changed = Vec::new();
+                        let hash = table.save(&mut changed);
+                        for row in changed {
+                            match row.value {
+                                Some(value) => saved.insert(row.key, value),
+                                None => saved.remove(&row.key),
+                            };
+                        }
+                        let mut loaded: Table<u8, u16> = Table::new(9, "test.table");
+                        for (key, value) in &saved {
+                            loaded.load(key, value).unwrap();
+                        }
+                        prop_assert_eq!((loaded.hash(), table.hash()), (hash, hash));
+                    }
+                    Step::Begin | Step::Save => {}
+                }
+                prop_assert!(table.iter().eq(map.iter()));
+            }
+        }
+    }
+}

@@ -188,3 +188,35 @@ fn time_waited_is_the_union_of_what_is_outstanding() {
     });
     plays(|_, _| None, asks);
 }
+
+#[test]
+fn a_request_cancelled_at_any_await_neither_blocks_acknowledgement_nor_counts_as_waiting() {
+    for nth in 1..40 {
+        let asks = client(async |world, client| {
+            let (working, asking) = (world.clone(), client.clone());
+            let work = world.spawn_cancellable(async move {
+                for _ in 0..4 {
+                    asking.ask(now(house::TENANT, None), vec![house::spawn(house::RUN)]).await.unwrap();
+                    working.sleep(MS).await;
+                }
+            });
+            let _done_or_cancelled = work.await;
+            let waited_ns = client.waited_ns();
+            world.sleep(MS).await;
+            let begun = world.now();
+            assert_eq!(client.waited_ns(), waited_ns, "nothing is outstanding");
+            client.ask(now(house::TENANT, None), vec![house::spawn(house::RUN)]).await.unwrap();
+            let waited = client.waited_ns() - waited_ns;
+            assert_eq!(waited, world.now().since(begun).as_nanos() as u64);
+        });
+        let heard = Heard::default();
+        // Every other frame goes unanswered, so that a request stands at each of its awaits.
+        let answers = scripted(heard.clone(), |at, _| if at % 2 == 1 { decided(1) } else { None });
+        stage(nth, LinkWeather::CALM, answers, vec![asks], async move |control| {
+            control.cancel(sim::NodeId(1), nth).unwrap();
+        });
+        let heard = heard.take();
+        let (_, last) = heard.last().unwrap();
+        assert_eq!(last.acknowledged, last.number - 1, "cancelled at poll {nth}");
+    }
+}

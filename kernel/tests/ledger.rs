@@ -7,11 +7,12 @@ mod house;
 use house::*;
 use kernel::{
     id::{LedgerTime, ReservationId},
+    lease,
     ledger::{Ledger, LedgerError},
     money::MicroUsd,
     planted::Planted,
     prove,
-    request::{Answer, Outcome, Query, Reply, Request, Submitted},
+    request::{Answer, Command, Outcome, Query, Reply, Request, Submitted},
     reserve::{self, Account},
     run::{self, AttemptState, Ending},
     store::{Loaded, Row, Store, StoreError, StoredFrame, memory::MemoryStore},
@@ -61,6 +62,11 @@ fn a_refused_request_touches_no_domain_table() {
     }
     let rebuilt = rebuilt(&mut house);
     prove::compare(&house.ledger.table_hashes(), &rebuilt).unwrap();
+    // Nor is anybody told of a turn that did not come.
+    house.notices.clear();
+    let gives_back = Command::Lease(lease::Command::Yield { held: authority });
+    house.no(Some(authority), vec![gives_back, release(ReservationId(999))]);
+    assert_eq!(house.notices, []);
     // And the attempt can still start, under the reservation that its own record names.
     let reservation = house.reserve(authority, 1, 1, 100);
     assert_eq!(reservation.0 + 3, house.ledger.head().0);

@@ -198,8 +198,11 @@ fn a_repeat_gets_the_first_answer() {
     assert_eq!(house.one(ask(2, 0, reserve(1, 1, 10))), Reply::Forgotten { acknowledged: 2 }, "it never goes back");
     assert_eq!(house.one(ask(3, 2, reserve(2, 1, 10))), replies[0]);
 
-    let newer = Request { incarnation: 2, ..ask(1, 0, reserve(5, 1, 10)) };
-    assert!(matches!(house.one(newer), Reply::Decided(decision) if decision.outcome.is_ok()));
+    for (number, unit) in [(5, 5), (3, 6)] {
+        let newer = Request { incarnation: 2, ..ask(number, 0, reserve(unit, 1, 10)) };
+        let reply = house.one(newer);
+        assert!(matches!(reply, Reply::Decided(decision) if decision.outcome.is_ok()), "its numbers begin afresh");
+    }
     assert_eq!(house.one(ask(6, 5, reserve(6, 1, 10))), Reply::Stale { newest: 2 });
     let other_tenant = Request { tenant: TenantId(2), ..ask(1, 0, spawn(RUN)) };
     assert!(matches!(house.one(other_tenant), Reply::Decided(_)), "clients are known by tenant");
@@ -314,7 +317,7 @@ fn amounts_at_the_edge_of_what_can_be_counted() {
     let (mut house, authority) = House::with(genesis(most, most, most, most, 10), Planted::none()).running();
     assert_eq!(house.no(Some(authority), vec![reserve(1, 1, 0)]), reserve::Refusal::Nothing.into());
     let first = house.reserve(authority, 1, 1, most - 1);
-    house.reserve(authority, 2, 1, 1);
+    let second = house.reserve(authority, 2, 1, 1);
     assert_eq!(house.no(Some(authority), vec![reserve(3, 1, 1)]), reserve::Refusal::TooMuch.into());
     let dear = Command::Reserve(reserve::Command::Settle {
         reservation: first,
@@ -324,6 +327,7 @@ fn amounts_at_the_edge_of_what_can_be_counted() {
     house.ok(Some(authority), vec![settle(first, most), end_attempt(1, 1, AttemptState::Succeeded)]);
     // All that can be counted is settled and 1 is live: the sums stand apart, and nothing more is admitted.
     assert_eq!(house.no(Some(authority), vec![reserve(3, 1, 1)]), reserve::Refusal::TooMuch.into());
+    assert_eq!(house.no(Some(authority), vec![settle(second, 1)]), reserve::Refusal::TooMuch.into());
     let account = house.ledger.query(&Query::Account(Account::LedgerDay(0)));
     let (settled, live, cap) = (MicroUsd(most), MicroUsd(1), Some(MicroUsd(most)));
     assert_eq!(account, Answer::Account { settled, live, cap });

@@ -172,32 +172,48 @@ fn each_request_is_decided_once_whatever_the_weather_and_the_falls() {
     }
 }
 
-/// Who asks for the lock when, how long it would wait, and whether it gives the lock back when it has had it for 50 ms or
-/// lets the lease run out then.
+/// Who asks for the lock when, how long it would wait, and what it does then.
 #[derive(Clone, Copy)]
 struct Waits {
     at_ms: u64,
     wait_ms: u64,
-    yields: bool,
+    then: Then,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// It gives the lock back when it has had it for 50 ms.
+    Yields,
+    /// Its lease runs out after 50 ms.
+    RunsOut,
+    /// It gives up asking after 20 ms, and goes on to something else, so that what it asked for is forgotten.
+    GivesUp,
 }
 
 /// The executors that had the lock, in the order of their fences, and those that were refused.
 fn queue(waiting: &[Waits], kill_at: Option<Duration>, planted: Planted) -> (Vec<u64>, Vec<u64>) {
     let grants = Rc::new(RefCell::new((BTreeMap::new(), Vec::new())));
-    let waiter = |Waits { at_ms, wait_ms, yields }| {
+    let waiter = |Waits { at_ms, wait_ms, then }| {
         let grants = grants.clone();
         client(async move |world, client| {
             world.sleep(Duration::from_millis(at_ms)).await;
             let executor = ExecutorId(u64::from(world.node().0));
-            let how = Asking { wait: Duration::from_millis(wait_ms), ..now(TENANT, None) };
-            let ttl_ns = if yields { 10_000_000_000 } else { 50_000_000 };
-            let decision = client.ask(how, vec![house::acquire(LOCK, executor.0, ttl_ns)]).await.unwrap();
+            let patience = (then == Then::GivesUp).then_some(20 * MS);
+            let how = Asking { wait: Duration::from_millis(wait_ms), patience, ..now(TENANT, None) };
+            let ttl_ns = if then == Then::RunsOut { 50_000_000 } else { 10_000_000_000 };
+            let begun = world.now();
+            let Ok(decision) = client.ask(how, vec![house::acquire(LOCK, executor.0, ttl_ns)]).await else {
+                client.ask(now(TENANT, None), vec![house::spawn(RUN)]).await.unwrap();
+                return grants.borrow_mut().1.push(executor.0);
+            };
+            let waited = world.now().since(begun);
+            assert!(waited < Duration::from_millis(wait_ms + 5), "{waited:?} of {wait_ms} ms");
             match decision.outcome {
                 Ok(outcomes) => {
                     let fence = house::held(&outcomes);
                     grants.borrow_mut().0.insert(fence, executor.0);
                     world.sleep(50 * MS).await;
-                    if yields {
+                    if then == Then::Yields {
                         let held = Authority { lock: LOCK, executor, fence };
                         let given_back = vec![Command::Lease(lease::Command::Yield { held })];
                         client.ask(now(TENANT, None), given_back).await.unwrap().outcome.unwrap();
@@ -224,12 +240,15 @@ fn queue(waiting: &[Waits], kill_at: Option<Duration>, planted: Planted) -> (Vec
 
 #[test]
 fn who_waits_first_is_granted_first_and_nobody_past_its_term() {
-    let waits = |at_ms, wait_ms, yields| Waits { at_ms, wait_ms, yields };
+    use Then::{GivesUp, RunsOut, Yields};
+    let waits = |at_ms, wait_ms, then| Waits { at_ms, wait_ms, then };
+    let first = waits(1, 0, Yields);
     let cases = [
-        ("given back", vec![waits(1, 0, true), waits(5, 900, true), waits(9, 900, true), waits(13, 900, true)], vec![]),
-        ("run out", vec![waits(1, 0, false), waits(5, 900, false), waits(9, 900, true), waits(13, 900, true)], vec![]),
-        ("one goes", vec![waits(1, 0, true), waits(5, 900, false), waits(9, 30, true), waits(13, 900, true)], vec![3]),
-        ("at once", vec![waits(1, 0, true), waits(5, 0, true), waits(9, 900, true)], vec![2]),
+        ("given back", vec![first, waits(5, 900, Yields), waits(9, 900, Yields), waits(13, 900, Yields)], vec![]),
+        ("run out", vec![waits(1, 0, RunsOut), waits(5, 900, RunsOut), waits(9, 900, Yields)], vec![]),
+        ("one goes", vec![first, waits(5, 900, RunsOut), waits(9, 30, Yields), waits(13, 900, Yields)], vec![3]),
+        ("at once", vec![first, waits(5, 0, Yields), waits(9, 900, Yields)], vec![2]),
+        ("one gives up", vec![first, waits(5, 900, GivesUp), waits(9, 900, Yields)], vec![2]),
     ];
     for (what, waiting, refused) in cases {
         let granted: Vec<u64> = (1..=waiting.len() as u64).filter(|executor| !refused.contains(executor)).collect();
@@ -240,9 +259,9 @@ fn who_waits_first_is_granted_first_and_nobody_past_its_term() {
 #[test]
 fn who_waits_is_not_forgotten_by_a_killed_ledger() {
     let waiting = [
-        Waits { at_ms: 1, wait_ms: 0, yields: true },
-        Waits { at_ms: 5, wait_ms: 900, yields: true },
-        Waits { at_ms: 9, wait_ms: 900, yields: true },
+        Waits { at_ms: 1, wait_ms: 0, then: Then::Yields },
+        Waits { at_ms: 5, wait_ms: 900, then: Then::Yields },
+        Waits { at_ms: 9, wait_ms: 900, then: Then::Yields },
     ];
     let (mut granted, refused) = queue(&waiting, Some(30 * MS), Planted::none());
     granted.sort_unstable();
@@ -308,23 +327,23 @@ fn what_a_batch_frees_is_not_taken_in_that_batch_before_who_waits() {
     assert_eq!((of("lock"), of("slot")), (vec!["waiting lock", "new lock"], vec!["waiting slot", "new slot"]));
 }
 
-/// A node that sends frames, each at its millisecond, until it has heard `enough` answers.
-fn raw(sends: Vec<(u64, Vec<u8>)>, enough: usize, heard: Rc<RefCell<Vec<FromLedger>>>) -> Boot {
+/// A node that sends frames, each at its millisecond, and keeps what it hears in two seconds.
+fn raw(sends: Vec<(u64, Vec<u8>)>, heard: Rc<RefCell<Vec<FromLedger>>>) -> Boot {
     Rc::new(move |world: World| {
         let (sends, heard) = (sends.clone(), heard.clone());
-        Box::pin(async move {
-            let sending = world.clone();
-            drop(world.spawn(async move {
-                for (at_ms, frame) in sends {
-                    sending.sleep(sim::Time(at_ms * 1_000_000).since(sending.now())).await;
-                    sending.send(LEDGER, frame);
-                }
-            }));
-            while heard.borrow().len() < enough {
-                let datagram = world.recv().await;
+        let (sending, hearing) = (world.clone(), world.clone());
+        drop(world.spawn(async move {
+            loop {
+                let datagram = hearing.recv().await;
                 heard.borrow_mut().push(postcard::from_bytes(&datagram.frame).unwrap());
             }
-            world.sleep(SECOND).await;
+        }));
+        Box::pin(async move {
+            for (at_ms, frame) in sends {
+                sending.sleep(sim::Time(at_ms * 1_000_000).since(sending.now())).await;
+                sending.send(LEDGER, frame);
+            }
+            sending.sleep(2 * SECOND).await;
         })
     })
 }
@@ -346,7 +365,7 @@ fn a_full_queue_is_answered_busy_and_is_asked_again() {
         5,
         LinkWeather::CALM,
         in_memory(narrow.clone(), Planted::none()),
-        vec![raw(burst, 10, heard.clone())],
+        vec![raw(burst, heard.clone())],
         async |_| {},
     );
     let busy = |heard: &FromLedger| matches!(heard, FromLedger::Reply { reply: Reply::Busy, .. });
@@ -368,19 +387,15 @@ fn a_repeat_of_who_waits_is_told_so_and_not_parked_twice() {
     };
     let sends = vec![
         (50, plain(1, 1, vec![house::acquire(LOCK, 1, 100_000_000)])),
+        (60, plain(3, 1, vec![house::spawn(RUN)])), // keeps the ledger busy, so that the next two are one batch
         (60, frame(acquire.clone())),
         (60, frame(acquire.clone())),
         (70, frame(acquire.clone())),
         (90, frame(acquire)),
     ];
     let heard = Rc::new(RefCell::new(Vec::new()));
-    let shown = stage(
-        6,
-        LinkWeather::CALM,
-        in_memory(roomy(), Planted::none()),
-        vec![raw(sends, 6, heard.clone())],
-        async |_| {},
-    );
+    let serving = in_memory(Settings { batch_cost_ns: 2_000_000, ..roomy() }, Planted::none());
+    let shown = stage(6, LinkWeather::CALM, serving, vec![raw(sends, heard.clone())], async |_| {});
     let kinds: String = heard
         .borrow()
         .iter()
@@ -390,7 +405,7 @@ fn a_repeat_of_who_waits_is_told_so_and_not_parked_twice() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(kinds, "1wwww2");
+    assert_eq!(kinds, "13wwww2");
     let submitted = shown.announced.iter().filter_map(|(_, said)| match said {
         Announcement::Committed { submitted, .. } => {
             Some(submitted.iter().filter(|one| one.request.client == ClientId(2)).count())
@@ -411,13 +426,8 @@ fn garbage_and_what_only_the_ledger_may_send_is_dropped() {
         (60, plain(3, 1, vec![house::spawn(RUN)])),
     ];
     let heard = Rc::new(RefCell::new(Vec::new()));
-    let shown = stage(
-        7,
-        LinkWeather::CALM,
-        in_memory(roomy(), Planted::none()),
-        vec![raw(sends, 1, heard.clone())],
-        async |_| {},
-    );
+    let shown =
+        stage(7, LinkWeather::CALM, in_memory(roomy(), Planted::none()), vec![raw(sends, heard.clone())], async |_| {});
     assert_eq!((shown.garbage, heard.borrow().len()), (3, 1));
     assert!(matches!(heard.borrow()[0], FromLedger::Reply { reply: Reply::Decided(_), .. }));
 }

@@ -304,7 +304,7 @@ impl Agent {
                     memory.asked_end = true;
                     let _asking = memory.meter.ask();
                     let end = Command::Run(run::Command::End { run: stint.item.run, outcome: ending });
-                    match stint.hold.ask(Duration::ZERO, vec![end]).await {
+                    match stint.hold.ask_while_held(vec![end]).await {
                         Err(Lost) => return Worked::Lost,
                         Ok(Ok(_)) => return Worked::Over(ending),
                         Ok(Err(_)) => {

@@ -207,18 +207,27 @@ impl Hold {
         self.let_go();
     }
 
-    /// Asks under it for as long as it lasts. The first time it asks whatever the clock says: a process may be frozen
-    /// between any look at the clock and the write, so the ledger's fence has to be enough.
+    /// Asks under it, whatever the clock says: a process may be frozen between any look at the clock and the write, so the
+    /// ledger's fence has to be enough. Asks until it is decided or the future is dropped, as it is when the hold is lost.
     pub(super) async fn ask(&self, wait: Duration, commands: Vec<Command>) -> Result<Said, Lost> {
-        loop {
-            let left = self.until.get().since(self.lines.world.now()).max(self.ttl / 3);
-            match self.lines.ask(Some(self.authority), wait, Some(left), commands.clone()).await {
+        match self.lines.ask(Some(self.authority), wait, None, commands).await {
+            Some(Err(refusal)) if is_loss(&refusal) => Err(Lost),
+            Some(said) => Ok(said),
+            None => Err(Lost),
+        }
+    }
+
+    /// Asks under it for as long as it lasts.
+    pub(super) async fn ask_while_held(&self, commands: Vec<Command>) -> Result<Said, Lost> {
+        while self.is_current() {
+            let left = self.until.get().since(self.lines.world.now());
+            match self.lines.ask(Some(self.authority), Duration::ZERO, Some(left), commands.clone()).await {
                 Some(Err(refusal)) if is_loss(&refusal) => return Err(Lost),
                 Some(said) => return Ok(said),
-                None if self.is_current() => {} // a keeper has prolonged the term meanwhile
-                None => return Err(Lost),
+                None => {} // a keeper may have prolonged the term meanwhile
             }
         }
+        Err(Lost)
     }
 
     /// Lets it go and gives it back, in the background: if the ledger cannot be reached it runs out by itself.

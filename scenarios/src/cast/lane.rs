@@ -29,6 +29,9 @@ use tokio::sync::mpsc;
 const COPIES: u32 = 4;
 /// What a call's answer may take beyond the most it should, before the call is sent again.
 const GRACE: Duration = Duration::from_secs(1);
+/// How many lease terms a lane waits for its turn at a slot before it asks again. More than one: a waiter may outlast the
+/// lease it asked under, and only the fence keeps a slot that comes free from going to a holder that is gone.
+const SLOT_TERMS: u32 = 2;
 /// The first pause after the provider turned a call away, at its usual speed; it doubles, and is spread over as much again.
 const BACKOFF_NS: u64 = 1_000_000_000;
 
@@ -184,7 +187,7 @@ impl Agent {
         use reserve::Refusal::{NoCap, NoPrice, NoSlot, Nothing, OverCap, TooMuch, WaiterExpired};
         let price = self.casting.scenario.provider.price;
         let worst = price.cost(unit.most).unwrap_or(MicroUsd::MAX).max(MicroUsd(1));
-        let wait = self.casting.scenario.ledger.lease / 3;
+        let wait = self.casting.scenario.ledger.lease * SLOT_TERMS;
         let (run, unit, model) = (stint.item.run, unit.unit, price.model);
         let _asking = stint.meter.ask();
         loop {

@@ -82,7 +82,7 @@ impl Owner {
             let Some((level, cap)) = self.casting.stage.orders.borrow().front().copied() else { break };
             let tenant = if level == Level::LedgerDay { TenantId::LEDGER } else { TENANT };
             let set = Command::Reserve(reserve::Command::SetCap { tenant, level, cap });
-            let _decided = hold.ask(Duration::ZERO, vec![set]).await?;
+            let _decided = hold.ask_while_held(vec![set]).await?;
             self.casting.stage.orders.borrow_mut().pop_front();
         }
         for reservation in unresolved {
@@ -90,7 +90,7 @@ impl Owner {
             let said = self.lines.tell_provider(reservation, close, &INVOICE_LIMITS, || true).await;
             if let Some(FromProvider::Closed { charged, .. }) = said {
                 let resolve = Command::Reserve(reserve::Command::Resolve { reservation, charged });
-                let _decided = hold.ask(Duration::ZERO, vec![resolve]).await?;
+                let _decided = hold.ask_while_held(vec![resolve]).await?;
             }
         }
         Ok(())

@@ -379,3 +379,179 @@ impl Invariant for NoneOpenAtRest {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::*;
+    use super::*;
+    use kernel::money::MicroUsd;
+
+    /// Two calls, one settled, one whose outcome is unknown and which the owner releases, and the run's end.
+    fn legal(name: &str) -> Story {
+        let mut story = Story::begun(name);
+        let first = story.next();
+        story.logs(&reserves(first, 1, 40)).logs(&[settled(first), attempt_ended(1, AttemptState::Succeeded)]);
+        let second = story.next();
+        story.logs(&[reserved(second, 3, 1, 40), started(second, 3, 1)]);
+        let unknown =
+            run::Event::AttemptEnded { run: RUN, unit: UnitId(3), attempt: 1, state: AttemptState::Indeterminate };
+        story.logs(&[Event::Run(unknown), ended()]).logs(&[released_by_owner(second)]).rests();
+        story
+    }
+
+    #[test]
+    fn a_legal_history_passes() {
+        for name in ["caps-hold", "ends-once", "none-open-at-rest"] {
+            legal(name).holds();
+        }
+    }
+
+    #[test]
+    fn no_reserve_passes_a_cap_at_any_level() {
+        for level in Level::ALL {
+            for (cap, passes) in [(100, false), (99, true)] {
+                let mut story = Story::begun("caps-hold");
+                story.logs(&[cap_set(level, cap)]);
+                let first = story.next();
+                story.logs(&reserves(first, 1, 60)).logs(&[settled(first)]);
+                let second = story.next();
+                story.logs(&reserves(second, 2, 70));
+                assert_eq!(story.overspends(), u64::from(passes), "{level:?} {cap}");
+                match passes {
+                    false => story.holds(),
+                    true => {
+                        story.breaks_by("caps-hold", &["of 70 micro-USD passes the cap of 99", "30 settled and 0 live"])
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_live_counts_and_so_does_an_overrun() {
+        let mut story = Story::begun("caps-hold");
+        story.logs(&[cap_set(Level::Run, 100)]);
+        let first = story.next();
+        story.logs(&reserves(first, 1, 60));
+        let second = story.next();
+        story.logs(&[reserved(second, 4, 1, 41)]);
+        story.breaks_by("caps-hold", &["passes the cap of 100", "0 settled and 60 live"]);
+
+        let mut story = Story::begun("caps-hold");
+        story.logs(&[cap_set(Level::Run, 100)]);
+        let first = story.next();
+        let overrun = reserve::Event::Settled {
+            reservation: first,
+            usage: USAGE,
+            cost: MicroUsd(500),
+            overrun: MicroUsd(440),
+            by_owner: false,
+        };
+        story.logs(&reserves(first, 1, 60)).logs(&[Event::Reserve(overrun)]);
+        story.holds();
+        let second = story.next();
+        story.logs(&[reserved(second, 4, 1, 1)]);
+        story.breaks_by("caps-hold", &["500 settled"]);
+        let third = story.next();
+        story.logs(&[reserved(third, 5, 1, 1)]);
+        assert_eq!(story.overspends(), 2, "counted on after the first broken moment");
+    }
+
+    #[test]
+    fn a_day_is_a_window_of_its_own() {
+        let mut story = Story::begun("caps-hold");
+        story.logs(&[cap_set(Level::UserDay, 100), cap_set(Level::LedgerDay, 100)]);
+        let first = story.next();
+        story.logs(&reserves(first, 1, 100));
+        story.ledger_ns = NEXT_DAY_NS;
+        let second = story.next();
+        story.logs(&[reserved(second, 4, 1, 100)]);
+        story.breaks_by("caps-hold", &["counts in day 0, and was made in day 1"]);
+    }
+
+    #[test]
+    fn slots_and_missing_caps_hold_too() {
+        let mut story = Story::begun("caps-hold");
+        for unit in 1..=3 {
+            let next = story.next();
+            story.logs(&[reserved(next, unit, 1, 1)]);
+        }
+        story.breaks_by("caps-hold", &["live reservation 3", "2 slots"]);
+
+        let mut story = Story::watched_by(&["caps-hold"]);
+        story.logs(&[spawned(RUN)]);
+        let next = story.next();
+        story.logs(&[reserved(next, 1, 1, 1)]);
+        story.breaks_by("caps-hold", &["passes no cap"]);
+    }
+
+    #[test]
+    fn a_reservation_ends_once() {
+        let seven = ReservationId(8);
+        let dear = |cost, overrun| {
+            let (reservation, usage, by_owner) = (seven, USAGE, false);
+            let (cost, overrun) = (MicroUsd(cost), MicroUsd(overrun));
+            Event::Reserve(reserve::Event::Settled { reservation, usage, cost, overrun, by_owner })
+        };
+        let unknown = attempt_ended(1, AttemptState::Indeterminate);
+        let cases: [(&str, Vec<Event>, &str); 8] = [
+            ("settled twice", vec![settled(seven), settled(seven)], "had ended it"),
+            ("released after settled", vec![settled(seven), released(seven)], "had ended it"),
+            ("released twice", vec![released(seven), released(seven)], "had ended it"),
+            ("never made", vec![released(ReservationId(3))], "was never made"),
+            ("by its run once unknown", vec![unknown.clone(), settled(seven)], "after its outcome became unknown"),
+            ("too dear", vec![dear(31, 0)], "it costs Some(30)"),
+            ("a forgotten overrun", vec![dear(30, 1)], "the overrun is 0, not 1"),
+            ("named after another", vec![reserved(ReservationId(1), 4, 1, 1)], "not its own sequence"),
+        ];
+        for (case, events, message) in cases {
+            let mut story = Story::begun("ends-once");
+            assert_eq!(story.next(), seven, "the story begins with 8 records");
+            story.logs(&reserves(seven, 1, 40));
+            story.holds();
+            story.logs(&events);
+            assert!(story.broken().is_some(), "{case} passes");
+            story.breaks_by("ends-once", &[message]);
+        }
+        let mut story = Story::begun("ends-once");
+        let other = Price { model: MODEL, input_per_mtok: 5, output_per_mtok: 5 };
+        story.logs(&[Event::Reserve(reserve::Event::PriceSet(other))]);
+        let next = story.next();
+        story.logs(&reserves(next, 1, 40));
+        story.breaks_by("ends-once", &["in force is"]);
+    }
+
+    #[test]
+    fn cost_is_rounded_up_once_at_the_end() {
+        let price = Price { model: MODEL, input_per_mtok: 1, output_per_mtok: 1 };
+        let usage = |input_tokens, output_tokens| Usage { input_tokens, output_tokens };
+        for (tokens, cost) in [((0, 0), 0), ((1, 0), 1), ((500_000, 500_000), 1), ((500_000, 500_001), 2)] {
+            assert_eq!(cost_of(&price, usage(tokens.0, tokens.1)), Some(cost), "{tokens:?}");
+        }
+        let most = Price { model: MODEL, input_per_mtok: u64::MAX, output_per_mtok: u64::MAX };
+        assert_eq!(cost_of(&most, usage(u64::MAX, u64::MAX)), None);
+    }
+
+    #[test]
+    fn nothing_known_is_left_open() {
+        let mut story = Story::begun("none-open-at-rest");
+        let next = story.next();
+        story.logs(&reserves(next, 1, 40));
+        story.holds();
+        story.logs(&[ended()]);
+        story.breaks_by("none-open-at-rest", &["run 9 of tenant 1 has ended, and reservation 8"]);
+
+        for (converged, breaks) in [(true, true), (false, false)] {
+            let mut story = Story::begun("none-open-at-rest");
+            let next = story.next();
+            story.logs(&reserves(next, 1, 40));
+            let log = story.log.clone();
+            story.rests_as(&Rest { log: &log, opened: &[], rebuilt: &[], converged });
+            assert_eq!(story.broken().is_some(), breaks, "converged {converged}");
+        }
+        let mut story = Story::begun("none-open-at-rest");
+        let next = story.next();
+        story.logs(&reserves(next, 1, 40)).logs(&[attempt_ended(1, AttemptState::Indeterminate), ended()]).rests();
+        story.holds();
+    }
+}

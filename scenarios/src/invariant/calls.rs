@@ -378,3 +378,146 @@ impl Invariant for LiveCalls {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::*;
+    use super::*;
+    use kernel::money::MicroUsd;
+
+    const OK: Option<Answered> = Some(Answered::Ok);
+    const BUSY: Option<Answered> = Some(Answered::TooManyRequests);
+
+    fn with_call(name: &str) -> (Story, ReservationId) {
+        let mut story = Story::begun(name);
+        let key = story.next();
+        story.logs(&reserves(key, 1, 40));
+        (story, key)
+    }
+
+    fn unknown() -> Event {
+        attempt_ended(1, AttemptState::Indeterminate)
+    }
+
+    #[test]
+    fn a_legal_history_passes() {
+        for name in ["unknown-has-cause", "released-uncharged", "invoice", "live-calls"] {
+            let (mut story, key) = with_call(name);
+            story.sends(0, key, 1).charges(key).hears(0, key, OK);
+            story.logs(&[settled(key), attempt_ended(1, AttemptState::Succeeded)]);
+            let lost = story.next();
+            story.logs(&[reserved(lost, UNIT.0, 2, 40), started(lost, UNIT.0, 2)]);
+            story.sends(0, lost, 1).charges(lost).hears(0, lost, None);
+            story.logs(&[attempt_ended(2, AttemptState::Indeterminate)]).rests();
+            story.holds();
+        }
+    }
+
+    #[test]
+    fn an_outcome_is_unknown_only_of_a_call_that_left_and_was_not_answered() {
+        let (mut story, _) = with_call("unknown-has-cause");
+        story.logs(&[unknown()]).breaks_by("unknown-has-cause", &["call 8 is unknown, and it never left"]);
+
+        let (mut story, key) = with_call("unknown-has-cause");
+        story.sends(0, key, 1).hears(0, key, BUSY).logs(&[unknown()]);
+        story.breaks_by("unknown-has-cause", &["node 3 had got TooManyRequests for it under that fence"]);
+
+        let (mut story, key) = with_call("unknown-has-cause");
+        story.sends(0, key, 1).hears(0, key, BUSY).sends(0, key, 1).hears(0, key, None).logs(&[unknown()]).holds();
+    }
+
+    #[test]
+    fn a_successor_may_not_know_what_its_predecessor_heard() {
+        let (mut story, key) = with_call("unknown-has-cause");
+        story.sends(0, key, 1).sends(1, key, 2).hears(0, key, OK).hears(1, key, None);
+        story.logs(&[yielded(LOCK, 1), granted(LOCK, 8, 2, TTL_NS)]);
+        story.under = (kernel::id::ExecutorId(8), Fence(2));
+        story.logs(&[unknown()]).holds();
+    }
+
+    #[test]
+    fn what_is_released_is_never_charged() {
+        let (mut story, key) = with_call("released-uncharged");
+        story.sends(0, key, 1).charges(key).logs(&[released(key)]);
+        story.breaks_by("released-uncharged", &["record 10 releases 8, which was charged at 1000 ns"]);
+        let (mut story, key) = with_call("released-uncharged");
+        story.logs(&[released(key)]).holds();
+        story.charges(key).breaks_by("released-uncharged", &["8 is charged", "record 10 had released it"]);
+    }
+
+    #[test]
+    fn the_invoice_and_the_ledger_tell_one_story() {
+        let key = ReservationId(8);
+        let usage = Usage { input_tokens: 1, output_tokens: 1 };
+        type Tell = fn(&mut Story);
+        let cases: [(&str, Tell, &str); 7] = [
+            ("sent unreserved", |story| _ = story.sends(0, ReservationId(99), 1), "leaves under 99"),
+            ("charged unsent", |story| _ = story.charges(ReservationId(8)), "no call left under it"),
+            ("charged unreserved", |story| _ = story.charges(ReservationId(99)), "99 is charged 0.000030 USD"),
+            (
+                "charged twice",
+                |story| _ = story.sends(0, ReservationId(8), 1).charges(ReservationId(8)).charges(ReservationId(8)),
+                "8 is charged again",
+            ),
+            ("settled uncharged", |story| _ = story.logs(&[settled(ReservationId(8))]), "charged is None"),
+            (
+                "charged more than was set aside",
+                |story| {
+                    let (key, cost) = (ReservationId(8), MicroUsd(41));
+                    story.sends(0, key, 1).fact(0, Fact::Charged { key, usage: USAGE, cost }).rests();
+                },
+                "at rest the invoice is 41 micro-USD; settled are 0 and open 40",
+            ),
+            (
+                "charged less than was settled",
+                |story| {
+                    let (key, cost) = (ReservationId(8), MicroUsd(29));
+                    story
+                        .sends(0, key, 1)
+                        .fact(0, Fact::Charged { key, usage: USAGE, cost })
+                        .logs(&[settled(key)])
+                        .rests();
+                },
+                "should be from 30 to 30",
+            ),
+        ];
+        for (case, tell, message) in cases {
+            let (mut story, _) = with_call("invoice");
+            tell(&mut story);
+            assert!(story.broken().is_some(), "{case} passes");
+            story.breaks_by("invoice", &[message]);
+        }
+        let (mut story, _) = with_call("invoice");
+        story.sends(0, key, 1).fact(0, Fact::Charged { key, usage, cost: MicroUsd(3) }).logs(&[settled(key)]);
+        story.breaks_by("invoice", &["record 10 settles 8", "charged is Some"]);
+    }
+
+    #[test]
+    fn calls_on_the_wire_are_within_the_slots() {
+        let three = |story: &mut Story| {
+            let first = story.next();
+            let keys = [first, ReservationId(first.0 + 1), ReservationId(first.0 + 2)];
+            story.logs(&[reserved(keys[0], 3, 1, 1), reserved(keys[1], 4, 1, 1), reserved(keys[2], 5, 1, 1)]);
+            keys
+        };
+        let mut story = Story::begun("live-calls");
+        let keys = three(&mut story);
+        story.sends(0, keys[0], 1).sends(1, keys[1], 1).sends(1, keys[1], 1).sends(2, keys[1], 1).holds();
+        story.sends(0, keys[2], 1).breaks_by("live-calls", &["is call 3 of user 5 of tenant 1", "slots are 2"]);
+
+        type Free = fn(&mut Story, ReservationId);
+        let frees: [(&str, Free); 3] = [
+            ("answered", |story, key| _ = story.hears(1, key, OK)),
+            ("its sender dead", |story, _| _ = story.downs(1)),
+            ("its reservation ended", |story, key| _ = story.logs(&[released(key)])),
+        ];
+        for (case, free) in frees {
+            let mut story = Story::begun("live-calls");
+            let keys = three(&mut story);
+            story.sends(0, keys[0], 1).sends(1, keys[1], 1);
+            free(&mut story, keys[1]);
+            story.sends(0, keys[2], 1);
+            assert_eq!(story.broken(), None, "{case}");
+        }
+    }
+}

@@ -203,14 +203,15 @@ impl Invariant for Durable {
                         self.next_seq
                     ));
                 }
-                self.fold(records);
-                if *next_seq != self.next_seq {
+                if *next_seq != self.next_seq.saturating_add(records.len() as u64) {
                     return Err(format!(
-                        "the ledger opens with the records below {next_seq}; known are those below {}, and more than one \
-                         frame cannot have been on its way",
-                        self.next_seq
+                        "the ledger opens with the records below {next_seq}; announced were those below {}, its last frame \
+                         tells of {} more, and more than one frame cannot have been on its way",
+                        self.next_seq,
+                        records.len()
                     ));
                 }
+                self.fold(records);
                 if *chain != self.chain {
                     let (found, right) = (short(chain), short(&self.chain));
                     return Err(format!("the ledger opens at record {next_seq} with chain {found}…, not {right}…"));
@@ -273,5 +274,138 @@ impl Invariant for Rebuild {
             Some((table, _)) => Err(format!("table {table} is rebuilt, and no opening gives it")),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::*;
+    use super::*;
+    use kernel::{id::ClientId, record::Origin, run::AttemptState};
+
+    fn legal(name: &str) -> Story {
+        let mut story = Story::begun(name);
+        story.ledger_ns = 5;
+        let first = story.next();
+        story.logs(&reserves(first, 1, 40)).opens_with(1).opens_with(2);
+        story.logs(&[settled(first), attempt_ended(1, AttemptState::Succeeded)]);
+        story.logs_unseen(&[ended()]).opens().rests();
+        story
+    }
+
+    #[test]
+    fn a_legal_history_passes() {
+        for name in ["dense", "durable", "rebuild"] {
+            legal(name).holds();
+        }
+    }
+
+    #[test]
+    fn every_field_that_is_not_as_documented_is_found() {
+        type Change = fn(&mut Record);
+        let lsn: Change = |record| record.origin = record.origin.map(|origin| Origin { lsn: origin.lsn + 1, ..origin });
+        let unled: Change = |record| record.origin = record.origin.map(|origin| Origin { fence: Fence(0), ..origin });
+        let elsewhere: Change = |record| record.origin = record.origin.map(|origin| Origin { run: RunId(1), ..origin });
+        let cases: [(&str, Change, bool, &str); 9] = [
+            ("a gap", |record| record.seq += 1, false, "stands where 8 should"),
+            ("another schema", |record| record.schema += 1, false, "is of schema 2"),
+            ("an event changed", |record| record.tenant = TenantId(6), true, "carries content hash"),
+            ("a chain broken", |record| record.chain[31] ^= 1, true, "carries chain"),
+            ("another class", |record| record.class = Class::Mergeable, false, "is of class Mergeable"),
+            ("an LSN skipped", lsn, false, "has LSN 2 in (tenant 1, run 9, branch 0); the next is 1"),
+            ("no lease", unled, false, "only a spawn needs no lease"),
+            ("another run's place", elsewhere, false, "is about run 9, and stands in run 1"),
+            ("no place", |record| record.origin = None, false, "is sequenced and has no origin"),
+        ];
+        for (case, change, after, message) in cases {
+            let mut story = Story::begun("dense");
+            story.holds();
+            if after {
+                story.after_hashing = Some(change);
+            } else {
+                story.before_hashing = Some(change);
+            }
+            story.logs(&[ended()]);
+            assert!(story.broken().is_some(), "{case} passes");
+            story.breaks_by("dense", &[message]);
+        }
+    }
+
+    #[test]
+    fn a_run_begins_with_its_spawn() {
+        let mut story = Story::watched_by(&["dense"]);
+        story.logs(&[ended()]).breaks_by("dense", &["record 0 has LSN 0, or spawns run 9, but not both"]);
+    }
+
+    #[test]
+    fn ledger_time_never_goes_back() {
+        let mut story = Story::begun("dense");
+        story.ledger_ns = 9;
+        story.logs(&[yielded(LOCK, 1)]);
+        story.ledger_ns = 8;
+        story.logs(&[granted(LOCK, 7, 2, 99)]).breaks_by("dense", &["is of ledger time 8, after 9"]);
+    }
+
+    fn acts_on(seq: u64) -> Fact {
+        Fact::ActedOn { client: ClientId(7), incarnation: 0, number: 1, seq }
+    }
+
+    #[test]
+    fn acknowledged_is_durable_first() {
+        let mut story = Story::begun("durable");
+        story.fact(0, acts_on(7)).holds();
+        story.fact(0, acts_on(8)).breaks_by("durable", &["decided by record 8; durable are the records below 8"]);
+    }
+
+    #[test]
+    fn an_opening_brings_back_what_was_announced() {
+        let mut story = Story::begun("durable");
+        story.log.pop();
+        story.opens().breaks_by("durable", &["records below 7; announced were those below 8"]);
+
+        let mut story = Story::begun("durable");
+        story.logs_unseen(&[yielded(LOCK, 1)]).opens().holds();
+        story.fact(0, acts_on(8)).holds();
+
+        let mut story = Story::begun("durable");
+        story.logs_unseen(&[yielded(LOCK, 1), granted(LOCK, 7, 2, 99)]).opens_with(1);
+        story.breaks_by("durable", &["more than one frame cannot have been on its way"]);
+
+        let mut story = Story::begun("durable");
+        story.log.last_mut().unwrap().chain[0] ^= 1;
+        story.opens().breaks_by("durable", &["opens at record 8 with chain"]);
+
+        Story::begun("durable").breaks().breaks_by("durable", &["the disk is gone"]);
+    }
+
+    #[test]
+    fn at_rest_the_log_is_what_was_announced() {
+        let mut story = Story::begun("durable");
+        let mut log = story.log.clone();
+        log[3].tenant = TenantId(6);
+        story.rests_as(&Rest { log: &log, opened: &[], rebuilt: &[], converged: false });
+        story.breaks_by("durable", &["record 3 is not the one that was announced"]);
+
+        let mut story = Story::begun("durable");
+        let log = story.log[..7].to_vec();
+        story.rests_as(&Rest { log: &log, opened: &[], rebuilt: &[], converged: false });
+        story.breaks_by("durable", &["records below 7"]);
+    }
+
+    #[test]
+    fn rebuilt_tables_are_the_opened_ones() {
+        let (one, two) = ([1; 32], [2; 32]);
+        let cases: [(&[(u16, Hash)], &[(u16, Hash)], &str); 3] = [
+            (&[(1, one), (2, one)], &[(1, one), (2, two)], "table 2 opens as 01010101…"),
+            (&[(1, one)], &[], "table 1 is opened"),
+            (&[], &[(4, one)], "table 4 is rebuilt"),
+        ];
+        for (opened, rebuilt, message) in cases {
+            let mut story = Story::watched_by(&["rebuild"]);
+            story.rests_as(&Rest { log: &[], opened, rebuilt, converged: false }).breaks_by("rebuild", &[message]);
+        }
+        let same = [(1, one), (2, two)];
+        let mut story = Story::watched_by(&["rebuild"]);
+        story.rests_as(&Rest { log: &[], opened: &same, rebuilt: &same, converged: false }).holds();
     }
 }

@@ -16,7 +16,7 @@ pub mod budget;
 mod by_seq;
 pub mod calls;
 #[cfg(test)]
-mod history;
+pub(crate) mod history;
 pub mod log;
 pub mod replies;
 pub mod runs;

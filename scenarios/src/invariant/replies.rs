@@ -26,11 +26,12 @@ struct Client {
     newest: u32,
     acknowledged: u64,
     /// Answers above `acknowledged`, of the newest incarnation.
-    answers: BTreeMap<u64, Answer>,
+    answers: BTreeMap<u64, First>,
 }
 
+/// A first answer.
 #[derive(Debug)]
-struct Answer {
+struct First {
     seq: u64,
     outcome: Result<Vec<Outcome>, Refusal>,
 }
@@ -60,7 +61,7 @@ impl DecidedOnce {
             return Err(format!("{what} is decided, and the client had acknowledged {}", row.acknowledged));
         }
         decided_by.insert((*incarnation, *number), record.seq);
-        row.answers.insert(*number, Answer { seq: record.seq, outcome: outcome.clone() });
+        row.answers.insert(*number, First { seq: record.seq, outcome: outcome.clone() });
         if *acknowledged > row.acknowledged {
             row.acknowledged = *acknowledged;
             row.answers = row.answers.split_off(&(acknowledged.saturating_add(1)));
@@ -164,5 +165,157 @@ impl Invariant for DecidedOnce {
 
     fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::*;
+    use super::*;
+    use kernel::{
+        id::RunId,
+        request::{Command, Decision, Request, Turn},
+        run,
+    };
+
+    fn spawn(number: u64) -> Request {
+        let (user, task, purpose) = (USER, kernel::id::TaskId(1), run::Purpose::Work);
+        let spawn = run::Command::Spawn { run: RunId(number), user, task, workflow_version: 1, purpose };
+        request(number, None, vec![Command::Run(spawn)])
+    }
+
+    fn outcome() -> Result<Vec<Outcome>, Refusal> {
+        Ok(vec![Outcome::Run(run::Outcome::Spawned)])
+    }
+
+    fn asked(request: Request, reply: Answer, events: Vec<Event>) -> Asked {
+        Asked { request, waits_until_ns: 0, reply, events }
+    }
+
+    /// Request 1 decided by record 1, request 2 by record 3; 2 acknowledges 1 if asked to.
+    fn two_decided(acknowledged: u64) -> Story {
+        let mut story = Story::watched_by(&["decided-once"]);
+        story.commits(0, vec![asked(spawn(1), Answer::Decides(outcome()), vec![spawned(RunId(1))])]);
+        let second = Request { acknowledged, ..spawn(2) };
+        story.commits(0, vec![asked(second, Answer::Decides(outcome()), vec![spawned(RunId(2))])]);
+        story.holds();
+        story
+    }
+
+    fn answers(request: Request, reply: Reply) -> Vec<Asked> {
+        vec![asked(request, Answer::Replies(reply), vec![])]
+    }
+
+    #[test]
+    fn a_legal_history_passes() {
+        let mut story = two_decided(0);
+        let first = Decision { seq: 1, outcome: outcome() };
+        story.commits(0, answers(spawn(1), Reply::Decided(first)));
+        story.fact(0, Fact::ActedOn { client: ClientId(7), incarnation: 0, number: 1, seq: 1 });
+        let newer = Request { incarnation: 1, ..spawn(1) };
+        story.commits(
+            0,
+            vec![
+                asked(spawn(9), Answer::Replies(Reply::Waits(Turn::Lock(LOCK))), vec![]),
+                asked(newer, Answer::Decides(outcome()), vec![]),
+                asked(spawn(3), Answer::Replies(Reply::Stale { newest: 1 }), vec![]),
+            ],
+        );
+        story.rests().holds();
+        let mut story = two_decided(1);
+        story.commits(0, answers(spawn(1), Reply::Forgotten { acknowledged: 1 })).holds();
+    }
+
+    #[test]
+    fn nothing_is_decided_twice_or_out_of_its_time() {
+        let again = |request: Request| asked(request, Answer::Decides(outcome()), vec![]);
+        let mut story = two_decided(0);
+        story.commits(0, vec![again(spawn(1))]).breaks_by("decided-once", &["is decided again; record 1 had"]);
+        let mut story = two_decided(1);
+        story.commits(0, vec![again(spawn(1))]).breaks_by("decided-once", &["is decided again"]);
+        let mut story = two_decided(0);
+        let seventh = Request { acknowledged: 5, ..spawn(7) };
+        story.commits(0, vec![again(seventh)]).holds();
+        story.commits(0, vec![again(spawn(4))]).breaks_by("decided-once", &["the client had acknowledged 5"]);
+        let mut story = two_decided(0);
+        story.commits(0, vec![again(Request { incarnation: 2, ..spawn(1) })]).holds();
+        story.commits(0, vec![again(spawn(3))]).breaks_by("decided-once", &["incarnation 2 had been seen"]);
+    }
+
+    #[test]
+    fn every_answer_is_the_decision() {
+        let refused = || Err(run::Refusal::Taken { run: RunId(1) }.into());
+        let waits = Reply::Waits(Turn::Lock(LOCK));
+        let cases: [(&str, Request, Reply, &str); 8] = [
+            ("another outcome", spawn(1), Reply::Decided(Decision { seq: 1, outcome: refused() }), "had decided Ok"),
+            (
+                "another record",
+                spawn(1),
+                Reply::Decided(Decision { seq: 0, outcome: outcome() }),
+                "record 1 had decided",
+            ),
+            ("no record", spawn(5), Reply::Decided(Decision { seq: 4, outcome: outcome() }), "no record decides it"),
+            ("stale, and is not", spawn(5), Reply::Stale { newest: 1 }, "the newest seen is 0"),
+            ("stale for its own", spawn(5), Reply::Stale { newest: 0 }, "the newest seen is 0"),
+            ("forgotten, and is not", spawn(2), Reply::Forgotten { acknowledged: 2 }, "acknowledged is 0"),
+            ("waits after it was decided", spawn(2), waits, "record 3 had decided it"),
+            ("busy after it was decided", spawn(2), Reply::Busy, "record 3 had decided it"),
+        ];
+        for (case, request, reply, message) in cases {
+            let mut story = two_decided(0);
+            story.commits(0, answers(request, reply));
+            assert!(story.broken().is_some(), "{case} passes");
+            story.breaks_by("decided-once", &[message]);
+        }
+        let mut story = two_decided(1);
+        let first = Decision { seq: 1, outcome: outcome() };
+        story.commits(0, answers(spawn(1), Reply::Decided(first)));
+        story.breaks_by("decided-once", &["record 1 decided it, and its client is past it"]);
+    }
+
+    #[test]
+    fn a_new_decision_is_recorded_and_answered_alike() {
+        let mut story = two_decided(0);
+        story.commits(0, vec![asked(spawn(3), Answer::Unrecorded(outcome()), vec![])]);
+        story.breaks_by("decided-once", &["no record decides it"]);
+        let mut story = two_decided(0);
+        story.commits(0, vec![asked(spawn(1), Answer::Unrecorded(outcome()), vec![spawned(RunId(4))])]);
+        assert!(story.broken().is_some(), "a repeat with a second effect");
+        let mut story = two_decided(0);
+        story.logs(&[spawned(RunId(4))]).breaks_by("decided-once", &["record 4", "comes of no request"]);
+        let mut story = two_decided(0);
+        let third = spawn(3);
+        let decision = decided(&third, outcome());
+        let waits = Answer::Replies(Reply::Waits(Turn::Lock(LOCK)));
+        story.commits(0, vec![asked(third, waits, vec![decision])]);
+        story.breaks_by("decided-once", &["is answered Waits", "made record 4"]);
+    }
+
+    #[test]
+    fn what_is_acted_on_is_the_decision() {
+        for (number, seq, message) in [(1, 3, "record 1 decides it"), (9, 3, "no record decides it")] {
+            let mut story = two_decided(0);
+            story.fact(0, Fact::ActedOn { client: ClientId(7), incarnation: 0, number, seq });
+            story.breaks_by("decided-once", &[message]);
+        }
+    }
+
+    #[test]
+    fn ticks_and_the_genesis_explain_their_own_records() {
+        let own = |commands| Request { client: ClientId::LEDGER, number: 0, ..request(0, None, commands) };
+        let tick = own(vec![Command::Lease(kernel::lease::Command::Tick)]);
+        let ticked = || Answer::Unrecorded(Ok(vec![Outcome::Lease(kernel::lease::Outcome::Ticked)]));
+        let mut story = Story::watched_by(&["decided-once"]);
+        story.commits(
+            0,
+            vec![
+                asked(tick.clone(), ticked(), vec![expired(LOCK, 1), expired(LOCK, 2)]),
+                asked(spawn(1), Answer::Decides(outcome()), vec![spawned(RunId(1))]),
+                asked(tick.clone(), ticked(), vec![]),
+            ],
+        );
+        story.holds();
+        story.commits(0, vec![asked(tick, ticked(), vec![cap_set(kernel::reserve::Level::Run, 1)])]);
+        story.breaks_by("decided-once", &["comes of no request"]);
     }
 }

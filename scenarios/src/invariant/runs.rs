@@ -189,3 +189,91 @@ impl Invariant for RunsEnd {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::*;
+    use super::*;
+
+    /// A failed attempt, a successful one, and the run's end.
+    fn legal() -> Story {
+        let mut story = Story::begun("runs-end");
+        let first = story.next();
+        story.logs(&reserves(first, 1, 40)).logs(&[released(first), attempt_ended(1, AttemptState::Failed)]);
+        let second = story.next();
+        story.logs(&reserves(second, 2, 40)).logs(&[attempt_ended(2, AttemptState::Succeeded), settled(second)]);
+        story.logs(&[ended()]);
+        story
+    }
+
+    #[test]
+    fn a_legal_history_passes() {
+        let mut story = legal();
+        story.rests().holds();
+    }
+
+    #[test]
+    fn a_run_ends_once_with_nothing_running() {
+        let mut story = legal();
+        story.logs(&[ended()]).breaks_by("runs-end", &["which record 16 had ended"]);
+        let mut story = legal();
+        story.logs(&[spawned(RUN)]).breaks_by("runs-end", &["spawns run 9 of tenant 1 again"]);
+        let mut story = Story::begun("runs-end");
+        let next = story.next();
+        story.logs(&reserves(next, 1, 40)).logs(&[ended()]);
+        story.breaks_by("runs-end", &["1 attempts of it are running"]);
+        let mut story = Story::begun("runs-end");
+        story.rests().breaks_by("runs-end", &["at rest run 9 of tenant 1 has not ended"]);
+        let mut story = Story::watched_by(&["runs-end"]);
+        story.logs(&[ended()]).breaks_by("runs-end", &["was never spawned"]);
+    }
+
+    #[test]
+    fn attempts_follow_their_arms() {
+        let open = ReservationId(8);
+        let next = ReservationId(10);
+        let [other, again] = reserves(next, 2, 1);
+        let succeeded = || attempt_ended(1, AttemptState::Succeeded);
+        let cases: [(&str, Vec<Event>, &str); 9] = [
+            ("a retry of what runs", vec![other.clone(), again.clone()], "the one before is Running"),
+            ("a skipped number", vec![reserved(next, UNIT.0, 3, 1), started(next, UNIT.0, 3)], "the next is 2"),
+            ("an end that is none", vec![attempt_ended(1, AttemptState::Running)], "which is no end"),
+            ("another attempt's end", vec![attempt_ended(2, AttemptState::Failed)], "the latest is 1, Running"),
+            ("succeeded unpaid", vec![succeeded()], "reservation 8 has not ended"),
+            ("succeeded and released", vec![released(open), succeeded()], "reservation 8 is released"),
+            (
+                "failed and paid",
+                vec![settled(open), attempt_ended(1, AttemptState::Failed)],
+                "reservation 8 is settled",
+            ),
+            ("unknown and paid", vec![settled(open), attempt_ended(1, AttemptState::Indeterminate)], "is settled"),
+            ("paid alone", vec![settled(open)], "and its attempt is not"),
+        ];
+        for (case, events, message) in cases {
+            let mut story = Story::begun("runs-end");
+            story.logs(&reserves(open, 1, 40));
+            story.holds();
+            story.logs(&events);
+            assert!(story.broken().is_some(), "{case} passes");
+            story.breaks_by("runs-end", &[message]);
+        }
+        let mut story = Story::begun("runs-end");
+        story.logs(&reserves(open, 1, 40)).logs(&[settled(open), succeeded()]);
+        let after = story.next();
+        story.logs(&reserves(after, 2, 40)).breaks_by("runs-end", &["the one before is Succeeded"]);
+        let mut story = Story::begun("runs-end");
+        story.logs(&reserves(open, 1, 40)).logs(&[attempt_ended(1, AttemptState::Indeterminate)]);
+        let after = story.next();
+        story.logs(&reserves(after, 2, 40)).breaks_by("runs-end", &["its reservation 8 open: true"]);
+    }
+
+    #[test]
+    fn a_reservation_counts_against_its_runs_user() {
+        let mut story = Story::begun("runs-end");
+        let mut event = reserved(story.next(), 1, 1, 1);
+        if let Event::Reserve(reserve::Event::Reserved { user, .. }) = &mut event {
+            *user = UserId(77);
+        }
+        story.logs(&[event]).breaks_by("runs-end", &["reserves for user 77 in run 9, which is user 5's"]);
+    }
+}

@@ -377,3 +377,219 @@ impl Invariant for BelievedHolders {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::*;
+    use super::*;
+    use kernel::{
+        id::TenantId,
+        lease::Authority,
+        money::MicroUsd,
+        request::{Outcome, Request},
+        reserve::Level,
+        run::{AttemptState, Ending},
+    };
+
+    fn asked(request: Request, outcome: Outcome, events: Vec<Event>) -> Asked {
+        Asked { request, waits_until_ns: 0, reply: Answer::Decides(Ok(vec![outcome])), events }
+    }
+
+    fn set_cap(authority: Option<Authority>) -> Asked {
+        let (tenant, level, cap) = (TENANT, Level::Run, MicroUsd(5));
+        let command = Command::Reserve(reserve::Command::SetCap { tenant, level, cap });
+        let outcome = Outcome::Reserve(reserve::Outcome::Set);
+        asked(request(1, authority, vec![command]), outcome, vec![cap_set(level, 5)])
+    }
+
+    fn settle(number: u64, reservation: ReservationId, authority: Authority) -> Asked {
+        let (cost, overrun) = (MicroUsd(30), MicroUsd::ZERO);
+        let command = Command::Reserve(reserve::Command::Settle { reservation, usage: USAGE });
+        let outcome = Outcome::Reserve(reserve::Outcome::Settled { cost, overrun });
+        asked(request(number, Some(authority), vec![command]), outcome, vec![settled(reservation)])
+    }
+
+    const OWNERS: Authority = Authority { lock: Lock::Owner, executor: ExecutorId(4), fence: Fence(1) };
+
+    #[test]
+    fn a_legal_history_passes() {
+        for name in ["one-writer", "lease-terms", "believed-holders"] {
+            let mut story = Story::begun(name);
+            let (lock, executor, fence) = (LOCK, ExecutorId(7), Fence(1));
+            story.fact(0, Fact::Holds { lock, executor, fence });
+            let key = story.next();
+            story
+                .logs(&[granted(Lock::Owner, 4, 1, TTL_NS), renewed(LOCK, 1, TTL_NS)])
+                .commits(0, vec![set_cap(Some(OWNERS))]);
+            let other = story.next();
+            story.logs(&reserves(other, 1, 40)).sends(0, other, 1);
+            story.commits(0, vec![settle(2, other, held(7, 1))]);
+            story.true_ns += TTL_NS / 2;
+            story.ledger_ns = TTL_NS + 1;
+            story.logs(&[expired(LOCK, 1), expired(Lock::Owner, 1)]).opens();
+            story.logs(&[granted(LOCK, 8, 2, 2 * TTL_NS)]).rests();
+            story.fact(1, Fact::Holds { lock, executor: ExecutorId(8), fence: Fence(2) });
+            story.fact(0, Fact::LetGo { lock, executor, fence });
+            assert_ne!(key, other);
+            story.holds();
+        }
+    }
+
+    #[test]
+    fn a_lock_has_one_holder_and_its_fences_rise() {
+        let cases: [(&str, Vec<Event>, &str); 7] = [
+            ("held", vec![granted(LOCK, 8, 2, TTL_NS)], "executor 7 holds it under 1"),
+            ("the same fence", vec![yielded(LOCK, 1), granted(LOCK, 8, 1, TTL_NS)], "under fence 1; 1 was granted"),
+            (
+                "a lower fence",
+                vec![yielded(LOCK, 1), granted(LOCK, 8, 3, 9), yielded(LOCK, 3), granted(LOCK, 8, 2, 9)],
+                "3 was granted",
+            ),
+            ("renewed while free", vec![yielded(LOCK, 1), renewed(LOCK, 1, TTL_NS)], "nobody holds it"),
+            ("another fence yields", vec![yielded(LOCK, 4)], "yields Run(TenantId(1), RunId(9)) under fence 4"),
+            ("expires twice", vec![expired(LOCK, 1), expired(LOCK, 1)], "expires"),
+            (
+                "written after it is given back",
+                vec![yielded(LOCK, 1), ended()],
+                "is written by executor 7 under fence 1; nobody",
+            ),
+        ];
+        for (case, events, message) in cases {
+            let mut story = Story::begun("one-writer");
+            story.logs(&events);
+            assert!(story.broken().is_some(), "{case} passes");
+            story.breaks_by("one-writer", &[message]);
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_by_another_executor_or_under_another_fence() {
+        for (executor, fence) in [(8, 1), (7, 2), (7, 0)] {
+            let mut story = Story::begun("one-writer");
+            story.under = (ExecutorId(executor), Fence(fence));
+            story.logs(&[ended()]);
+            story.breaks_by("one-writer", &["executor 7 holds it under fence 1"]);
+        }
+    }
+
+    #[test]
+    fn what_needs_a_lock_is_admitted_under_its_current_grant() {
+        for authority in [None, Some(held(7, 1)), Some(Authority { fence: Fence(2), ..OWNERS })] {
+            let mut story = Story::begun("one-writer");
+            story.logs(&[granted(Lock::Owner, 4, 1, TTL_NS)]).commits(0, vec![set_cap(authority)]);
+            story.breaks_by("one-writer", &["it needs Owner, and executor 4 holds it under fence 1"]);
+        }
+        let mut story = Story::begun("one-writer");
+        let key = story.next();
+        story.logs(&reserves(key, 1, 40)).logs(&[yielded(LOCK, 1), granted(LOCK, 8, 2, TTL_NS)]);
+        story.commits(0, vec![settle(1, key, held(7, 1))]);
+        story.breaks_by("one-writer", &["request 1 of client 7.0 is admitted", "executor 8 holds it under fence 2"]);
+
+        let mut story = Story::begun("one-writer");
+        let end = Command::Run(run::Command::End { run: RUN, outcome: Ending::Complete });
+        let mut refused = asked(request(1, None, vec![end]), Outcome::Run(run::Outcome::Ended), vec![]);
+        refused.reply = Answer::Decides(Err(lease::Refusal::NoAuthority { needed: LOCK }.into()));
+        story.commits(0, vec![refused]).holds();
+    }
+
+    fn waits(events: Vec<Event>, waits_until_ns: u64, wait_ns: u64) -> Asked {
+        let command = lease::Command::Acquire { lock: LOCK, executor: ExecutorId(8), ttl_ns: TTL_NS };
+        let request = Request { wait_ns, ..request(1, None, vec![Command::Lease(command)]) };
+        let outcome = Outcome::Lease(lease::Outcome::Held { fence: Fence(2), until: LedgerTime(TTL_NS) });
+        Asked { waits_until_ns, ..asked(request, outcome, events) }
+    }
+
+    #[test]
+    fn a_turn_is_given_within_the_waiters_own_term() {
+        for (now_ns, wait_ns, breaks) in [(500, 400, false), (501, 400, true), (501, 0, false)] {
+            for turn in [granted(LOCK, 8, 2, TTL_NS), reserved(ReservationId(9), 1, 1, 1)] {
+                let mut story = Story::begun("lease-terms");
+                story.logs(&[yielded(LOCK, 1)]).commits(now_ns, vec![waits(vec![turn], 500, wait_ns)]);
+                assert_eq!(story.broken().is_some(), breaks, "at {now_ns}, waiting {wait_ns}");
+            }
+        }
+        let mut story = Story::begun("lease-terms");
+        story.commits(501, vec![waits(vec![renewed(LOCK, 1, TTL_NS)], 500, 400)]).holds();
+    }
+
+    #[test]
+    fn a_lease_expires_after_its_end_in_ledger_and_in_true_time() {
+        let at_end = |ledger_ns, true_ns| {
+            let mut story = Story::begun("lease-terms");
+            (story.ledger_ns, story.true_ns) = (ledger_ns, true_ns);
+            story.logs(&[expired(LOCK, 1)]);
+            story
+        };
+        at_end(TTL_NS, 2 * TTL_NS).breaks_by("lease-terms", &["it is valid until 1000000"]);
+        at_end(TTL_NS + 1, TTL_NS / 2 + 1_000).holds();
+        let mut story = Story::begun("lease-terms");
+        story.true_ns = TTL_NS;
+        story.opens();
+        story.logs(&[renewed(LOCK, 1, 10 * TTL_NS)]);
+        story.ledger_ns = 2 * TTL_NS;
+        story.true_ns = 2 * TTL_NS;
+        story.logs(&[granted(Lock::Owner, 1, 1, 3 * TTL_NS)]).holds();
+        story.logs(&[renewed(LOCK, 1, 5 * TTL_NS)]).breaks_by("lease-terms", &["it was held until 10000000"]);
+    }
+
+    #[test]
+    fn ledger_time_goes_at_an_oscillators_rate() {
+        for (by_ns, breaks) in [(4_000, false), (4_000 + 2 * SLACK_NS, true)] {
+            let mut story = Story::begun("lease-terms");
+            story.true_ns += 1_000;
+            story.opens();
+            story.true_ns += 1_000;
+            story.ledger_ns = by_ns;
+            story.logs(&[yielded(LOCK, 1)]);
+            assert_eq!(story.broken().is_some(), breaks, "{by_ns}");
+        }
+        let mut story = Story::begun("lease-terms");
+        story.true_ns += 50;
+        story.ledger_ns = 3_600_000_000_000;
+        story.logs_unseen(&[yielded(LOCK, 1)]).opens();
+        story.breaks_by("lease-terms", &["ledger time goes from 0 to 3600000000000"]);
+    }
+
+    #[test]
+    fn a_lease_is_never_granted_in_the_past() {
+        let mut story = Story::begun("lease-terms");
+        story.ledger_ns = 10;
+        story.logs(&[yielded(LOCK, 1), granted(LOCK, 8, 2, 9)]).breaks_by("lease-terms", &["until 9, and it is 10"]);
+    }
+
+    #[test]
+    fn who_acts_on_a_lease_was_granted_it() {
+        let holds = |executor, fence| Fact::Holds { lock: LOCK, executor: ExecutorId(executor), fence: Fence(fence) };
+        for (executor, fence) in [(8, 1), (7, 2)] {
+            Story::begun("believed-holders")
+                .fact(0, holds(executor, fence))
+                .breaks_by("believed-holders", &["acts on Run(TenantId(1), RunId(9))"]);
+        }
+        let mut story = Story::begun("believed-holders");
+        let key = story.next();
+        story.logs(&reserves(key, 1, 40)).sends(0, key, 2);
+        story.breaks_by("believed-holders", &["under fence 2, which was never granted"]);
+    }
+
+    #[test]
+    fn no_call_leaves_on_what_a_deposed_holder_reserved() {
+        let mut story = Story::begun("believed-holders");
+        let early = story.next();
+        story.logs(&reserves(early, 1, 40)).logs(&[yielded(LOCK, 1), granted(LOCK, 8, 2, TTL_NS)]);
+        story.sends(0, early, 1).holds();
+        let late = story.next();
+        story.logs(&[reserved(late, 6, 1, 1), started(late, 6, 1)]).holds();
+        story.sends(0, late, 1).breaks_by("believed-holders", &["reserved under fence 1 after 2 was granted"]);
+    }
+
+    #[test]
+    fn an_attempts_end_is_written_under_the_grant_too() {
+        let mut story = Story::begun("one-writer");
+        let key = story.next();
+        story.logs(&reserves(key, 1, 40)).holds();
+        story.under = (ExecutorId(8), Fence(1));
+        story.logs(&[attempt_ended(1, AttemptState::Indeterminate)]);
+        story.breaks_by("one-writer", &["record 10 of run 9 is written by executor 8"]);
+        assert_eq!(TENANT, TenantId(1));
+    }
+}

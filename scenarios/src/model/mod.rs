@@ -23,6 +23,8 @@
 
 mod rules;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 use crate::invariant::{Invariant, Moment, Part, Rest, Saw, parts};
 use kernel::{
