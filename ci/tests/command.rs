@@ -321,6 +321,7 @@ fn everything_is_listed() {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 fn the_published_trace_is_served_whole() {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/traces/azure-llm-code-2023.csv");
     if !trace.is_file() {
