@@ -22,7 +22,7 @@ mod run;
 use clap::{Parser, Subcommand};
 use exit::{Exit, Failure};
 use output::{Format, Out};
-use std::{panic, process::ExitCode};
+use std::{panic, process::ExitCode, sync::Mutex};
 
 /// Plays fleets of agents against one ledger, in bad weather on purpose, and says what was measured and what was not.
 #[derive(Debug, Parser)]
@@ -51,7 +51,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    panic::set_hook(Box::new(|panic| output::note(&format!("shakedown is broken: {panic}"))));
+    // A panic inside a run is caught there and is a verdict; only one that comes up to here is a defect of shakedown.
+    static PANIC: Mutex<String> = Mutex::new(String::new());
+    panic::set_hook(Box::new(|panic| {
+        if let Ok(mut last) = PANIC.lock() {
+            *last = panic.to_string();
+        }
+    }));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -68,6 +74,10 @@ fn main() -> ExitCode {
             failure.exit()
         }
         Err(_) => {
+            output::note(&format!(
+                "error: shakedown is broken: {}",
+                PANIC.lock().map(|last| last.clone()).unwrap_or_default()
+            ));
             output::note("this is a defect of shakedown itself; report it with the command that showed it");
             Exit::Defect
         }

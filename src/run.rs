@@ -31,7 +31,7 @@ pub struct Args {
     /// A scenario by name, or a file of your own by its path ending in .toml; `list` names the ones that ship.
     scenario: String,
     /// The seed that every draw of the run derives from.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     seed: u64,
     /// An arrival trace to replay: columns TIMESTAMP, ContextTokens, GeneratedTokens.
     #[arg(long, value_name = "CSV")]

@@ -1,1 +1,359 @@
-//! The command from outside.
+//! The command from outside: exit codes, messages that say what to type, the shape of its data, and one hash for one run.
+#![expect(clippy::disallowed_methods, reason = "the command is given files, and what it leaves is looked at")]
+
+use serde_json::Value;
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+use tempfile::TempDir;
+
+/// What one call of the command gave.
+struct Said {
+    exit: i32,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error} in {}\n{}", self.out, self.err))
+    }
+}
+
+/// Calls the command in a folder of its own.
+fn shakedown(folder: &Path, arguments: &str) -> Said {
+    let output = command(folder, arguments).output().expect("the command can be started");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the command writes UTF-8");
+    let exit = output.status.code().expect("the command ends by itself");
+    Said { exit, out: text(output.stdout), err: text(output.stderr) }
+}
+
+fn command(folder: &Path, arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shakedown"));
+    command.current_dir(folder).args(arguments.split_whitespace()).env_remove("COLUMNS").env_remove("CARGO");
+    command
+}
+
+fn folder_with(files: &[(&str, &str)]) -> TempDir {
+    let folder = TempDir::new().expect("a folder for the test");
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("a file is in a folder")).expect("a folder for the test");
+        fs::write(path, text).expect("a file for the test");
+    }
+    folder
+}
+
+/// A refusal: the exit, what the message says among other things, nothing on standard output, and nothing left behind.
+#[track_caller]
+fn refuses(files: &[(&str, &str)], arguments: &str, exit: i32, says: &[&str]) {
+    let folder = folder_with(files);
+    let said = shakedown(folder.path(), arguments);
+    assert_eq!(said.exit, exit, "`{arguments}` said:\n{}{}", said.out, said.err);
+    for words in says {
+        assert!(said.err.contains(words), "`{arguments}` does not say `{words}` but:\n{}", said.err);
+    }
+    assert_eq!(said.out, "", "`{arguments}` wrote data although it refused");
+    assert!(!said.err.contains("panicked"), "`{arguments}` panicked:\n{}", said.err);
+    for left in ["target", "out"] {
+        assert!(
+            !folder.path().join(left).exists() || files.iter().any(|(file, _)| file.starts_with(left)),
+            "`{arguments}` left {left}/"
+        );
+    }
+}
+
+#[test]
+fn bad_usage_is_answered_with_what_to_type() {
+    for (arguments, says) in [
+        ("sail", "unrecognized subcommand 'sail'"),
+        ("run", "<SCENARIO>"),
+        ("run armada", "there is no scenario `armada`"),
+        ("run fleat", "did you mean `fleet`?"),
+        ("run fleet --seed -1", "--seed"),
+        ("run fleet --seed 18446744073709551616", "--seed"),
+        ("run fleet --agents 0", "from 1 to 65536"),
+        ("run fleet --agents 99999999999999999999", "from 1 to 65536"),
+        ("run fleet --agents many", "from 1 to 65536"),
+        ("run fleet --for 0s", "from 1s to 1000h"),
+        ("run fleet --for 9999999h", "from 1s to 1000h"),
+        ("run fleet --for soon", "write a time such as 90s"),
+        ("run fleet --bug skip-fense", "did you mean `skip-fence`?"),
+        ("run fleet --bug gremlin", "`list` names them"),
+        ("run fleet --store tape", "possible values: memory, redb"),
+        ("run fleet --engine steam", "possible values: native, real"),
+        ("run fleet --format yaml", "possible values: text, json"),
+        ("run fleet --engine real --plan swarm", "--plan none"),
+        ("run fleet --plan nowhere.toml", "nowhere.toml cannot be read; give a file, `swarm` or `none`"),
+        ("run nowhere.toml", "nowhere.toml"),
+        ("gate armada", "there is no scenario `armada`"),
+        ("gate --seeds 5", "such as 0..200"),
+        ("gate --seeds 5..5", "such as 0..200"),
+        ("gate --seeds 9..5", "such as 0..200"),
+        ("gate --seeds 0..99999999999", "at most 10000000 seeds"),
+        ("gate --jobs 0", "--jobs"),
+        ("gate --jobs 99999", "--jobs"),
+        ("gate --partition 3/2", "such as 1/4"),
+        ("gate --partition 0/2", "such as 1/4"),
+        ("gate --budget soon", "--budget"),
+        ("gate --junit nowhere/gate.xml", "a folder that exists"),
+        ("report --budget soon", "--budget"),
+    ] {
+        refuses(&[], arguments, 2, &[says]);
+    }
+}
+
+#[test]
+fn files_that_make_no_sense_are_refused_with_where_and_why() {
+    let scenario = include_str!("../../scenarios/catalogue/fleet.toml");
+    let truncated = &scenario[..scenario.len() / 2];
+    let future = scenario.replacen("format = 1", "format = 99", 1);
+    let unknown_field = format!("surprise = 1\n{scenario}");
+    for (text, says) in [
+        ("", "own.toml"),
+        ("\u{0}\u{1}\u{2}", "own.toml"),
+        (truncated, "own.toml"),
+        (&future, "format 99"),
+        (&unknown_field, "surprise"),
+    ] {
+        refuses(&[("own.toml", text)], "run own.toml", 2, &[says]);
+        refuses(&[("own.toml", text)], "gate own.toml", 2, &[says]);
+    }
+    for (text, says) in [
+        ("", "plan.toml"),
+        ("format = ", "plan.toml"),
+        ("format = 99", "plan format 99 is not known"),
+        ("format = 1\n[[faults]]\nat = 3", "plan.toml"),
+        (
+            "format = 1\n[[faults]]\nat = { time = \"1s\" }\nfault = { loss = { ppm = 2000000 } }\ntarget = \"all\"\nfor = \"1s\"",
+            "fault 1",
+        ),
+        (
+            "format = 1\n[[faults]]\nat = { time = \"1s\" }\nfault = \"kill\"\ntarget = { node = \"agent-99\" }\nfor = \"1s\"",
+            "agent-99",
+        ),
+    ] {
+        refuses(&[("plan.toml", text)], "run fleet --plan plan.toml --out out", 2, &[says]);
+    }
+}
+
+#[test]
+fn a_bad_trace_is_refused_at_its_line_and_column_and_leaves_no_folder() {
+    const HEAD: &str = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n";
+    for (text, says) in [
+        ("", "line 1"),
+        (HEAD, "line 2"),
+        ("TIMESTAMP,ContextTokens\r\n2023-11-16 18:17:03.9799600,4808\r\n", "GeneratedTokens"),
+        (&format!("{HEAD}2023-11-16 18:17:03.9799600,-1,10"), "line 2, column 29"),
+        (&format!("{HEAD}2023-11-16 18:17:03.9799600,4808,ten"), "line 2, column 34"),
+        (&format!("{HEAD}2023-11-16 18:17:03.9799600,4808"), "line 2, column"),
+        (&format!("{HEAD}2023-11-31 18:17:03.9799600,4808,10"), "line 2, column 1"),
+        (&format!("{HEAD}yesterday,4808,10"), "line 2, column 1"),
+        (&format!("{HEAD}2023-11-16 18:17:04.0000000,1,1\r\n2023-11-16 18:17:03.0000000,1,1"), "line 3, column 1"),
+    ] {
+        refuses(&[("trace.csv", text)], "run fleet --arrivals trace.csv --out out", 2, &["trace.csv", says]);
+    }
+    refuses(&[], "run fleet --arrivals nowhere.csv", 2, &["nowhere.csv cannot be read"]);
+    let trace = format!("{HEAD}2023-11-16 18:17:03.9799600,4808,10");
+    refuses(&[("trace.csv", &trace)], "run contention --arrivals trace.csv", 2, &["plays no arrival trace"]);
+}
+
+#[test]
+fn a_folder_that_holds_something_is_not_written_into() {
+    refuses(&[("out/letter.txt", "dear")], "run fleet --out out", 2, &["out is not empty", "--out"]);
+    refuses(&[("out", "a file")], "run fleet --out out", 2, &["out is not a folder", "--out"]);
+    refuses(&[("above", "a file")], "run fleet --out above/out", 2, &["--out"]);
+}
+
+#[test]
+fn a_capsule_that_cannot_be_played_is_125() {
+    let folder = folder_with(&[]);
+    let run = shakedown(folder.path(), "run contention --seed 3 --plan none --out kept");
+    assert_eq!(run.exit, 0, "{}{}", run.out, run.err);
+    let capsule = fs::read_to_string(folder.path().join("kept/capsule.toml")).expect("the run left its capsule");
+    let again = shakedown(folder.path(), "repro kept/capsule.toml --format json");
+    assert_eq!((again.exit, &again.json()["outcome"]), (0, &Value::from("passes")), "{}{}", again.out, again.err);
+    assert_eq!(again.json()["same_history"], Value::from(true));
+    for text in [
+        "",
+        "\u{0}",
+        &capsule[..capsule.len() / 2],
+        &capsule.replacen("format = 1", "format = 99", 1),
+        &capsule.replacen("seed = 3", "seed = \"three\"", 1),
+        &capsule.replacen("bugs = []", "bugs = [\"gremlin\"]", 1),
+    ] {
+        refuses(&[("capsule.toml", text)], "repro capsule.toml", 125, &["capsule"]);
+    }
+    refuses(&[], "repro nowhere.toml", 125, &["nowhere.toml"]);
+}
+
+#[test]
+fn a_failing_run_is_kept_and_its_repro_follows_the_code() {
+    let folder = folder_with(&[]);
+    let failed = shakedown(folder.path(), "run contention --seed 1 --bug check-after-call --plan none --format json");
+    assert_eq!(failed.exit, 1, "{}{}", failed.out, failed.err);
+    let object = failed.json();
+    assert_eq!(object["verdict"], "safety");
+    assert_eq!(object["folder"], "target/shakedown/contention-1");
+    let repro = object["repro"].as_str().expect("a failing run says how it is played again");
+    let (binary, arguments) = repro.split_once(' ').expect("a command has arguments");
+    assert_eq!(binary, env!("CARGO_BIN_EXE_shakedown"));
+    assert_eq!(arguments, "repro target/shakedown/contention-1/capsule.toml");
+    let same = shakedown(folder.path(), &format!("{arguments} --format json"));
+    assert_eq!((same.exit, &same.json()["outcome"]), (1, &Value::from("same")), "{}{}", same.out, same.err);
+    assert_eq!(same.json()["history_hash"], object["history_hash"]);
+    for file in ["capsule.toml", "history.log", "events.jsonl", "result.json"] {
+        assert!(folder.path().join("target/shakedown/contention-1").join(file).is_file(), "{file} is missing");
+    }
+    let path = folder.path().join("target/shakedown/contention-1/capsule.toml");
+    let mended =
+        fs::read_to_string(&path).expect("the capsule").replacen("bugs = [\"check-after-call\"]", "bugs = []", 1);
+    fs::write(&path, mended).expect("the capsule can be changed");
+    let gone = shakedown(folder.path(), &format!("{arguments} --format json"));
+    assert_eq!((gone.exit, &gone.json()["outcome"]), (0, &Value::from("gone")), "{}{}", gone.out, gone.err);
+}
+
+#[test]
+fn one_spec_has_one_hash_in_any_process_and_at_any_jobs() {
+    let folder = folder_with(&[]);
+    let run = |seed: u64| {
+        let said = shakedown(folder.path(), &format!("run fleet --agents 6 --for 1m --seed {seed} --format json"));
+        said.json()
+    };
+    let (first, second) = (run(7), run(7));
+    for key in [
+        "scenario",
+        "seed",
+        "agents",
+        "engine",
+        "verdict",
+        "history_hash",
+        "events",
+        "virtual_ns",
+        "wall_ns",
+        "figures",
+    ] {
+        assert!(!first[key].is_null(), "a run's object has no `{key}`: {first}");
+    }
+    assert_eq!(first["history_hash"], second["history_hash"]);
+    assert_ne!(first["history_hash"], run(8)["history_hash"]);
+    for jobs in [1, 2, 4] {
+        let gate = format!("gate fleet --agents 6 --for 1m --seeds 5..9 --jobs {jobs} --format json");
+        let gate = shakedown(folder.path(), &gate).json();
+        let results = gate["results"].as_array().expect("a gate has results");
+        let seeds: Vec<u64> = results.iter().filter_map(|result| result["seed"].as_u64()).collect();
+        assert_eq!(seeds, [5, 6, 7, 8], "at {jobs} jobs");
+        assert_eq!(results[2]["history_hash"], first["history_hash"], "at {jobs} jobs");
+        for key in ["runs", "failed", "wall_ns", "runs_per_s", "virtual_hours_per_wall_hour", "seeds", "doubled"] {
+            assert!(!gate[key].is_null(), "a gate's object has no `{key}`: {gate}");
+        }
+    }
+}
+
+#[test]
+fn a_gate_plays_its_part_and_writes_junit() {
+    let folder = folder_with(&[]);
+    let arguments = "gate contention --seeds 0..8 --partition 1/2 --bug check-after-call --plan none --junit gate.xml";
+    let said = shakedown(folder.path(), &format!("{arguments} --format json"));
+    assert_eq!(said.exit, 1, "{}", said.err);
+    let gate = said.json();
+    let results = gate["results"].as_array().expect("a gate has results");
+    assert_eq!((gate["runs"].as_u64(), gate["dealt"].as_u64(), results.len()), (Some(4), Some(4), 4));
+    let repros =
+        results.iter().filter(|result| result["verdict"] != "pass").filter_map(|result| result["repro"].as_str());
+    assert_eq!(repros.count() as u64, gate["failed"].as_u64().expect("a gate counts"));
+    let xml = fs::read_to_string(folder.path().join("gate.xml")).expect("the JUnit file");
+    assert!(xml.starts_with("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites "), "{xml}");
+    assert_eq!((xml.matches("<testcase ").count(), xml.matches("</testsuite>").count()), (4, 1), "{xml}");
+    assert_eq!(xml.matches("<failure ").count() as u64, gate["failed"].as_u64().expect("a gate counts"), "{xml}");
+    let other = shakedown(folder.path(), &format!("{} --format json", arguments.replace("1/2", "2/2"))).json();
+    let seeds = |gate: &Value| -> Vec<u64> {
+        gate["results"].as_array().into_iter().flatten().filter_map(|result| result["seed"].as_u64()).collect()
+    };
+    let mut both = [seeds(&gate), seeds(&other)].concat();
+    both.sort_unstable();
+    assert_eq!(both, [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn a_spent_budget_is_said() {
+    let folder = folder_with(&[]);
+    let said = shakedown(folder.path(), "gate --seeds 0..10 --budget 0s");
+    assert_eq!(said.exit, 0, "{}{}", said.out, said.err);
+    assert!(said.out.contains("the budget of 0s was spent: 0 of 10 were played"), "{}", said.out);
+    let report = shakedown(folder.path(), "report --budget 0s --format json");
+    assert_eq!(report.exit, 0, "{}", report.err);
+    let lines = report.json()["lines"].as_array().cloned().expect("a table has lines");
+    assert!(lines.iter().all(|line| line["status"] == "not-measured"), "{}", report.out);
+    assert!(report.out.contains("did not fit into the budget of 0s"), "{}", report.out);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let folder = folder_with(&[]);
+    for arguments in ["list", "list --format json", "--help", "run contention --plan none"] {
+        let mut child = command(folder.path(), arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command can be started");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("the command ends");
+        assert_eq!(output.status.code(), Some(0), "`{arguments}`: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stderr.is_empty(), "`{arguments}`: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn everything_is_listed() {
+    let folder = folder_with(&[]);
+    let list = shakedown(folder.path(), "list --format json").json();
+    for kind in ["scenarios", "engines", "stores", "faults", "invariants", "bugs", "rows"] {
+        let names = list[kind].as_array().unwrap_or_else(|| panic!("no {kind} are listed"));
+        assert!(
+            names.iter().all(|named| named["summary"].as_str().is_some_and(|summary| !summary.is_empty())),
+            "{kind}"
+        );
+        assert!(!names.is_empty(), "{kind}");
+    }
+}
+
+#[test]
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
+fn the_published_trace_is_served_whole() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/traces/azure-llm-code-2023.csv");
+    if !trace.is_file() {
+        println!("skipped: there is no trace at {}", trace.display());
+        return;
+    }
+    let folder = folder_with(&[]);
+    let arguments = format!("run fleet --arrivals {}", trace.display());
+    let said = shakedown(folder.path(), &format!("{arguments} --format json"));
+    let figures = &said.json()["figures"];
+    assert_eq!(said.exit, 0, "{}{}", said.out, said.err);
+    assert_eq!((figures["arrivals"].as_u64(), figures["calls_served"].as_u64()), (Some(8_819), Some(8_819)));
+    let said = shakedown(folder.path(), &arguments);
+    assert!(said.out.contains("8,819 of 8,819"), "{}", said.out);
+}
+
+#[test]
+fn help_reads_as_it_did() {
+    let folder = folder_with(&[]);
+    for subcommand in ["", "report", "list", "run", "gate", "repro"] {
+        let said = shakedown(folder.path(), &format!("{subcommand} --help"));
+        assert_eq!(said.exit, 0, "{}", said.err);
+        let name = if subcommand.is_empty() { "help.txt".to_owned() } else { format!("help-{subcommand}.txt") };
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("ci/golden").join(&name);
+        if std::env::var_os("SHAKEDOWN_BLESS").is_some() {
+            fs::write(&path, &said.out).expect("the golden file can be written");
+        }
+        let expected = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            said.out == expected,
+            "{name} is not as it was; if it shall be so, run with SHAKEDOWN_BLESS=1. Found:\n{}",
+            said.out
+        );
+    }
+}

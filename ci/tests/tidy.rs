@@ -38,7 +38,8 @@ const BANNED_WORDS: [&str; 9] = [
 ];
 
 /// What stands although a rule forbids it: file, what the complaint begins with, and why it stands.
-const EXCEPTIONS: [(&str, &str, &str); 0] = [];
+const EXCEPTIONS: [(&str, &str, &str); 1] =
+    [("scenarios/src/model/tests.rs", "function of", "a table of ten mistakes, each with what the model says of it")];
 
 #[test]
 fn the_house_is_tidy() {
@@ -102,7 +103,7 @@ fn look(name: &str, text: &str) -> Vec<(usize, String)> {
     }
     let is_front = file_name == "lib.rs" || name == "src/main.rs";
     let docs: Vec<&str> = lines.iter().copied().take_while(|line| line.starts_with("//!")).collect();
-    if is_front && !docs.join(" ").contains("deliberately not") {
+    if is_front && !docs.join(" ").to_lowercase().contains("deliberately not") {
         complaints
             .push((1, "silent about what is absent; say in its docs what is deliberately not in the crate".to_owned()));
     }
@@ -118,7 +119,11 @@ fn look(name: &str, text: &str) -> Vec<(usize, String)> {
 }
 
 fn look_at_comment(line: &str) -> Option<String> {
-    let comment = line.split_once("//")?.1.to_lowercase();
+    let (code, comment) = line.split_once("//")?;
+    if code.matches('"').count() % 2 == 1 {
+        return None; // the slashes are inside a string
+    }
+    let comment = comment.to_lowercase();
     if let Some(word) = BANNED_WORDS.iter().find(|word| comment.contains(*word)) {
         return Some(format!("comment says `{}`; say why the code is as it is, once, or nothing", word.trim()));
     }

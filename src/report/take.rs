@@ -256,8 +256,31 @@ pub fn assumptions(takes: &[Take]) -> Vec<String> {
             weather.loss_ppm
         ),
         format!(
+            "users: {} agents share one user's {} slots for live reservations; waiting for a slot is waiting for the ledger",
+            scenario.sizes.agents_per_user, scenario.caps.slots
+        ),
+        format!(
             "no faults; agents begin runs for {} and are themselves instant",
             humantime::format_duration(scenario.sizes.lasts)
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use reports::row::Rows;
+
+    #[test]
+    fn every_figure_of_a_take_is_one_of_the_table() {
+        let rows = Rows::built_in().expect("the rows that ship can be read");
+        for take in super::all().expect("the takes can be prepared") {
+            for (row, figure, rung) in take.figures() {
+                let row = rows.rows.iter().find(|known| known.id == row).expect("the row is known");
+                let figure = row.figures.iter().find(|known| known.name == figure).expect("the figure is known");
+                let rungs = figure.ladder.as_ref().map(|ladder| ladder.at.as_slice()).unwrap_or_default();
+                assert!(rung.is_none_or(|rung| rungs.contains(&rung)), "{} has no rung {rung:?}", figure.name);
+                assert_eq!(figure.unmeasured, None, "{} says why there is none, and there is one", figure.name);
+            }
+        }
+    }
 }
