@@ -503,6 +503,9 @@ impl Writer {
     }
 
     /// A tick if one is due or anybody is called, then who is called, then what is new.
+    ///
+    /// A request is in at most one place, parked or in one batch: a repeat carries what is left of its wait, and a copy that
+    /// may no longer wait must not be refused while the other still does.
     fn form_batch(&self, tick_due_ns: Option<u64>) -> Batch {
         let now_ns = self.clock.now_ns();
         let limit = self.settings.batch_limit;
@@ -512,7 +515,9 @@ impl Writer {
         if freed.by_expiry || !called.is_empty() {
             batch.push(self.own(Request::tick()));
         }
+        let mut names = BTreeSet::new();
         for (called, Arrival { from, submitted }) in called {
+            names.insert(name(&submitted.request));
             freed.add(&submitted.request);
             batch.push((Origin::Waiter(from, called), submitted));
         }
@@ -522,9 +527,11 @@ impl Writer {
             && let Some(arrival) = desk.queue.pop_front()
         {
             let request = &arrival.submitted.request;
-            if freed.would_be_taken_by(request, &desk.parked) {
+            if desk.parked.holds(request) {
+                send_waiting(&self.world, arrival.from, name(request));
+            } else if freed.would_be_taken_by(request, &desk.parked) {
                 held_back.push(arrival);
-            } else {
+            } else if names.insert(name(request)) {
                 freed.add(request);
                 batch.push((Origin::Client(arrival.from), arrival.submitted));
             }
