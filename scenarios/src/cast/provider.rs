@@ -25,19 +25,14 @@ pub(super) struct Invoice {
 /// What the provider knows of one key.
 #[derive(Debug)]
 struct Line {
-    state: State,
+    /// What every copy of the call is answered. It is charged if that is `Ok`, from its acceptance on.
+    answered: Answered,
+    /// What it used; nothing unless it is charged.
+    usage: Usage,
+    /// Who waits for the answer, while it is being worked on.
+    waiting: Option<Vec<NodeId>>,
     /// Copies of the call that arrived.
     arrivals: u16,
-}
-
-#[derive(Debug)]
-enum State {
-    /// Charged, and being worked on for those who wait.
-    Working { usage: Usage, waiting: Vec<NodeId> },
-    /// Charged, and the answer is there.
-    Ready { usage: Usage },
-    /// Not charged and never to be.
-    Refused { answered: Answered },
 }
 
 /// What the weather does to one copy of a call.
@@ -50,11 +45,7 @@ struct Luck {
 /// Receives calls and invoice queries until the node dies.
 pub(super) async fn run(world: World, casting: Rc<Casting>, invoice: Rc<Invoice>) {
     // What an earlier incarnation was working on has no one working on it; its answer is in the database.
-    for line in invoice.keys.borrow_mut().values_mut() {
-        if let State::Working { usage, .. } = line.state {
-            line.state = State::Ready { usage };
-        }
-    }
+    invoice.keys.borrow_mut().values_mut().for_each(|line| line.waiting = None);
     let provider = Rc::new(Provider { world: world.clone(), casting, invoice });
     loop {
         let Datagram { from, frame, .. } = world.recv().await;
@@ -75,73 +66,60 @@ struct Provider {
 impl Provider {
     fn call(self: &Rc<Self>, from: NodeId, key: ReservationId, usage: Usage) {
         let mut keys = self.invoice.keys.borrow_mut();
-        let arrival = keys.get(&key).map_or(0, |line| line.arrivals);
-        let luck = self.luck(key, arrival);
-        let Some(line) = keys.get_mut(&key) else {
-            let state = match luck.turned_away {
-                Some(answered) => self.turn_away(from, key, answered),
-                None => self.accept(from, key, usage, luck.reply_lost),
-            };
-            keys.insert(key, Line { state, arrivals: 1 });
-            return;
-        };
+        let arrivals = keys.get(&key).map_or(0, |line| line.arrivals);
+        let luck = self.luck(key, arrivals);
+        let is_first = !keys.contains_key(&key);
+        let line = keys.entry(key).or_insert_with(|| self.decide(key, usage, luck.turned_away));
         line.arrivals = line.arrivals.saturating_add(1);
-        match &mut line.state {
-            State::Refused { answered } => {
-                self.turn_away(from, key, *answered);
-            }
-            State::Ready { usage } => {
-                Fact::Repeated { key }.note(&self.world);
-                if !luck.reply_lost {
-                    self.answer(from, key, Answered::Ok, *usage);
-                }
-            }
-            State::Working { waiting, .. } => {
-                Fact::Repeated { key }.note(&self.world);
-                if !luck.reply_lost && !waiting.contains(&from) {
-                    waiting.push(from);
-                }
-            }
+        match line.answered {
+            Answered::Ok if is_first => {}
+            Answered::Ok => Fact::Repeated { key }.note(&self.world),
+            answered => Fact::TurnedAway { key, answered }.note(&self.world),
+        }
+        let is_charged = line.answered == Answered::Ok;
+        if is_charged && luck.reply_lost {
+            return;
+        }
+        match &mut line.waiting {
+            None => self.answer(from, key, line.answered, line.usage),
+            Some(waiting) if !waiting.contains(&from) => waiting.push(from),
+            Some(_) => {}
         }
     }
 
-    fn accept(self: &Rc<Self>, from: NodeId, key: ReservationId, usage: Usage, reply_lost: bool) -> State {
-        let cost = self.casting.scenario.provider.price.cost(usage).unwrap_or(MicroUsd::MAX);
-        Fact::Charged { key, usage, cost }.note(&self.world);
-        let provider = self.clone();
-        let latency = latency(&self.casting, self.casting.stage.provider.get().slow_factor, usage);
-        self.world.spawn(async move {
-            provider.world.sleep(latency).await;
-            provider.finish(key);
-        });
-        State::Working { usage, waiting: if reply_lost { Vec::new() } else { vec![from] } }
+    /// Decides a key for good. A 429 is said at once; a 500 only after the time the answer would have taken.
+    fn decide(self: &Rc<Self>, key: ReservationId, usage: Usage, turned_away: Option<Answered>) -> Line {
+        let answered = turned_away.unwrap_or(Answered::Ok);
+        let charged = if answered == Answered::Ok { usage } else { Usage::default() };
+        if answered == Answered::Ok {
+            let cost = self.casting.scenario.provider.price.cost(usage).unwrap_or(MicroUsd::MAX);
+            Fact::Charged { key, usage, cost }.note(&self.world);
+        }
+        let is_worked_on = answered != Answered::TooManyRequests;
+        if is_worked_on {
+            let provider = self.clone();
+            let latency = latency(&self.casting, self.casting.stage.provider.get().slow_factor, usage);
+            self.world.spawn(async move {
+                provider.world.sleep(latency).await;
+                provider.finish(key);
+            });
+        }
+        Line { answered, usage: charged, waiting: is_worked_on.then(Vec::new), arrivals: 0 }
     }
 
     fn finish(&self, key: ReservationId) {
         let mut keys = self.invoice.keys.borrow_mut();
         let Some(line) = keys.get_mut(&key) else { return };
-        let State::Working { usage, waiting } = &mut line.state else { return };
-        let usage = *usage;
-        for to in std::mem::take(waiting) {
-            self.answer(to, key, Answered::Ok, usage);
+        for to in line.waiting.take().into_iter().flatten() {
+            self.answer(to, key, line.answered, line.usage);
         }
-        line.state = State::Ready { usage };
-    }
-
-    fn turn_away(&self, from: NodeId, key: ReservationId, answered: Answered) -> State {
-        Fact::TurnedAway { key, answered }.note(&self.world);
-        self.answer(from, key, answered, Usage::default());
-        State::Refused { answered }
     }
 
     fn close(&self, from: NodeId, key: ReservationId) {
+        let never = Line { answered: Answered::ServerError, usage: Usage::default(), waiting: None, arrivals: 0 };
         let mut keys = self.invoice.keys.borrow_mut();
-        let line =
-            keys.entry(key).or_insert(Line { state: State::Refused { answered: Answered::ServerError }, arrivals: 0 });
-        let charged = match line.state {
-            State::Working { usage, .. } | State::Ready { usage } => Some(usage),
-            State::Refused { .. } => None,
-        };
+        let line = keys.entry(key).or_insert(never);
+        let charged = (line.answered == Answered::Ok).then_some(line.usage);
         self.world.send(from, encode(&FromProvider::Closed { key, charged }));
     }
 
