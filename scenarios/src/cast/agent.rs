@@ -24,6 +24,7 @@ use kernel::{
 };
 use sim::{NodeId, Task, Time, World};
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     future::pending,
     rc::Rc,
@@ -265,7 +266,8 @@ impl Agent {
     /// Works on a run for as long as its lease is held.
     async fn work(self: &Rc<Self>, item: &Item, hold: &Rc<Hold>, memory: &mut Memory) -> Worked {
         let (news, mut newspaper) = mpsc::unbounded_channel();
-        let stint = Rc::new(Stint { item: item.clone(), hold: hold.clone(), meter: memory.meter.clone(), news });
+        let (item, hold, meter, unheard) = (item.clone(), hold.clone(), memory.meter.clone(), RefCell::default());
+        let stint = Rc::new(Stint { item, hold, meter, news, unheard });
         let keeping = stint.clone();
         let keeper = self.world.spawn(async move {
             keeping.hold.clone().keep().await;
@@ -314,6 +316,7 @@ impl Agent {
                         memory.odd_rounds = 0;
                     } else {
                         known = None;
+                        self.report_unheard(stint).await;
                         self.pause_after_odd_round(memory).await;
                     }
                 }

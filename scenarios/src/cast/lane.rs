@@ -24,7 +24,7 @@ use kernel::{
 use sim::{Task, Time};
 use std::{
     cell::{Cell, RefCell},
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     rc::Rc,
     time::Duration,
 };
@@ -48,6 +48,8 @@ pub(super) struct Stint {
     pub(super) hold: Rc<Hold>,
     pub(super) meter: Rc<Meter>,
     pub(super) news: mpsc::UnboundedSender<News>,
+    /// Reports that were begun and whose decision no lane has learned.
+    pub(super) unheard: RefCell<BTreeMap<UnitId, Vec<Command>>>,
 }
 
 /// What whoever sees a run through is told.
@@ -184,10 +186,14 @@ impl Agent {
                 Some((Answered::Ok, usage)) => {
                     let settle = Command::Reserve(reserve::Command::Settle { reservation: key, usage });
                     let end = end_attempt(stint, &unit, attempt, AttemptState::Succeeded);
-                    return self.write(stint, vec![settle, end]).await.err().unwrap_or(Ended::Succeeded(attempt, key));
+                    return self
+                        .report(stint, &unit, vec![settle, end])
+                        .await
+                        .err()
+                        .unwrap_or(Ended::Succeeded(attempt, key));
                 }
                 Some((Answered::TooManyRequests | Answered::ServerError, _)) => {
-                    if let Err(ended) = self.write(stint, self.turned_away(stint, &unit, attempt, key)).await {
+                    if let Err(ended) = self.report(stint, &unit, self.turned_away(stint, &unit, attempt, key)).await {
                         return ended;
                     }
                     if attempt == MOST_ATTEMPTS {
@@ -199,7 +205,7 @@ impl Agent {
                 None => {
                     self.casting.stage.leave_to_owner();
                     let end = end_attempt(stint, &unit, attempt, AttemptState::Indeterminate);
-                    return self.write(stint, vec![end]).await.err().unwrap_or(Ended::GivenUp);
+                    return self.report(stint, &unit, vec![end]).await.err().unwrap_or(Ended::GivenUp);
                 }
             }
         }
@@ -275,18 +281,31 @@ impl Agent {
         planted!(self.casting.planted, Bug::ForgetRelease, vec![release, failed], vec![leaked])
     }
 
-    /// Writes under the run's lease; long unanswered it reports anew, under another number. Should both be decided, the
-    /// second is refused, and the run is read again.
-    async fn write(&self, stint: &Stint, commands: Vec<Command>) -> Result<(), Ended> {
+    /// Reports how an attempt ended; long unanswered it reports anew, under another number. Should both be decided, the second
+    /// is refused, and the run is read again.
+    async fn report(&self, stint: &Stint, unit: &Unit, commands: Vec<Command>) -> Result<(), Ended> {
         let _asking = stint.meter.ask();
+        stint.unheard.borrow_mut().insert(unit.unit, commands.clone());
         let mut patience = ANEW;
-        loop {
+        let decided = loop {
             match stint.hold.ask(Duration::ZERO, Some(patience), commands.clone()).await {
-                Ok(Some(Ok(_))) => return Ok(()),
-                Ok(Some(Err(_))) => return Err(Ended::Puzzled),
+                Ok(Some(Ok(_))) => break Ok(()),
+                Ok(Some(Err(_))) => break Err(Ended::Puzzled),
                 Ok(None) => patience *= 2,
-                Err(Lost) => return Err(Ended::Lost),
+                Err(Lost) => break Err(Ended::Lost),
             }
+        };
+        stint.unheard.borrow_mut().remove(&unit.unit);
+        decided
+    }
+
+    /// Reports again what lanes were cancelled over. What was decided already is refused now, and that is all right: the run
+    /// is read after it.
+    pub(super) async fn report_unheard(&self, stint: &Stint) {
+        let unheard = std::mem::take(&mut *stint.unheard.borrow_mut());
+        for commands in unheard.into_values() {
+            let _asking = stint.meter.ask();
+            let _refused_if_repeated = stint.hold.ask_while_held(commands).await;
         }
     }
 

@@ -37,3 +37,14 @@ fn eight_agents_complete_all_their_runs() {
     assert_eq!(seen.settled(), seen.invoiced());
     assert_eq!(seen.facts(|fact| matches!(fact, Fact::Repeated { .. })), 0);
 }
+
+#[test]
+fn an_idle_day_is_nearly_free() {
+    let mut scenario = fleet();
+    scenario.sizes.runs_per_agent = 0;
+    scenario.sizes.lasts = std::time::Duration::from_secs(86_400);
+    let work = workload::draw(&scenario, 7);
+    let seen = Play::native(scenario, work, 7).play();
+    assert!(seen.at_rest && seen.elapsed_ns >= 86_400_000_000_000);
+    assert!(seen.stats.events < 100_000, "{:?}", seen.stats);
+}
