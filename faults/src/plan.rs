@@ -26,7 +26,8 @@ pub enum At {
     /// This long into the run, in true time.
     #[serde(with = "humantime_serde")]
     Time(Duration),
-    /// At the target's disk operation of this number, counted over the whole run from 1. For `Kill` and `PowerCut` alone.
+    /// At the ledger's disk operation of this number, counted over the whole run from 1. For `Kill` and `PowerCut` of the
+    /// ledger alone: no other process keeps anything on a disk.
     Operation(u64),
 }
 
@@ -255,6 +256,11 @@ impl Planned {
             At::Time(at) if at > LONGEST => return Err("`at` is at most 1000h".to_owned()),
             At::Operation(_) if !matches!(kind, Kind::Kill | Kind::PowerCut) => {
                 return Err(format!("{kind} begins at a time; only kill and power-cut begin at a disk operation"));
+            }
+            At::Operation(_) if self.target != Target::Node("ledger".to_owned()) => {
+                return Err(
+                    "only the ledger has disk operations to begin at: target = { node = \"ledger\" }".to_owned()
+                );
             }
             At::Operation(nth) if !(1..=1_000_000_000_000).contains(&nth) => {
                 return Err(format!("operation {nth} is out of range; operations count from 1, to 1000000000000"));

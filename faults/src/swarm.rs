@@ -224,8 +224,10 @@ impl Ground {
     fn fault(&self, kind: Kind, stream: &mut Stream) -> Planned {
         let whole = u64::try_from(self.lasts.as_nanos()).unwrap_or(u64::MAX);
         let begins = Duration::from_nanos(stream.below((whole - whole / 10).max(1)));
-        // A fifth of the phase or a minute at most, and often much less: outages below, near and above a lease's length.
-        let longest = (whole / 5).min(60_000_000_000) >> stream.below(6);
+        // Outages last a fifth of the phase or a minute at most, and often much less: below, near and above a lease's length.
+        // A lowered cap binds only once something is committed, so it stays for as much as half the phase.
+        let most = if kind == Kind::CapLowered { whole / 2 } else { (whole / 5).min(60_000_000_000) };
+        let longest = most >> stream.below(6);
         let lasts = Duration::from_nanos(stream.between(longest / 2, longest));
         let fault = draw_fault(kind, stream);
         let target = self.target(kind, stream);

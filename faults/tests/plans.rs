@@ -30,6 +30,7 @@ fn senseless_plans_are_refused_with_a_remedy() {
         (one(time, "\"explode\"", "\"all\""), "explode"),
         (one("{ time = \"9999h\" }", "\"kill\"", "{ node = \"ledger\" }"), "at most 1000h"),
         (one("{ operation = 0 }", "\"kill\"", "{ node = \"ledger\" }"), "count from 1"),
+        (one("{ operation = 5 }", "\"kill\"", "{ node = \"agent-0\" }"), "only the ledger"),
         (one("{ operation = 5 }", "\"pause\"", "{ node = \"ledger\" }"), "only kill and power-cut"),
         (one(time, "{ clock-drift = { rate_ppm = 100 } }", "{ node = \"ledger\" }"), "500000 to 2000000"),
         (

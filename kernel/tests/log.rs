@@ -145,6 +145,22 @@ fn a_verifier_names_the_damage() {
 }
 
 #[test]
+fn what_is_no_frame_is_named() {
+    let frame = every_kind().remove(0).bytes;
+    let empty = postcard::to_stdvec(&Frame { time: LedgerTime(0), records: vec![] }).unwrap();
+    let cases = [
+        ([&frame[..], &[0]].concat(), "1 bytes follow the frame"),
+        (empty, "the frame is empty"),
+        (frame[..frame.len() - 1].to_vec(), "Hit the end of buffer, expected more data"),
+    ];
+    for (bytes, why) in cases {
+        let mut verifier = Verifier::default();
+        assert_eq!(verifier.frame(&bytes).unwrap_err(), LogError::Undecodable { seq: 0, why: why.into() });
+        assert!(verifier.frame(&frame).is_ok(), "after an error it stands where it stood");
+    }
+}
+
+#[test]
 fn time_that_goes_back_is_named() {
     let found = damaged(|frames| {
         let last = frames.len() - 1;

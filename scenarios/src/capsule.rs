@@ -49,7 +49,9 @@ pub enum CapsuleError {
         why: String,
     },
     /// From another build.
-    #[error("capsule format {found} is not known to this build, which reads format {FORMAT}; use the build that wrote it")]
+    #[error(
+        "capsule format {found} is not known to this build, which reads format {FORMAT}; use the build that wrote it"
+    )]
     Format {
         /// The format found.
         found: i64,
@@ -165,7 +167,15 @@ impl WrittenItem {
         let row = |unit: &Unit| {
             let Unit { unit, stage, usage, most, due_ns } = *unit;
             let Usage { input_tokens, output_tokens } = usage;
-            [u64::from(unit.0), u64::from(stage), input_tokens, output_tokens, most.input_tokens, most.output_tokens, due_ns]
+            [
+                u64::from(unit.0),
+                u64::from(stage),
+                input_tokens,
+                output_tokens,
+                most.input_tokens,
+                most.output_tokens,
+                due_ns,
+            ]
         };
         let units = item.units.iter().map(row).collect();
         WrittenItem { run: item.run.0, user: item.user.0, stands_by: item.stands_by, units }
@@ -227,7 +237,8 @@ impl Capsule {
         struct Head {
             format: i64,
         }
-        let unreadable = |error: toml::de::Error| CapsuleError::Unreadable { why: error.to_string().trim_end().to_owned() };
+        let unreadable =
+            |error: toml::de::Error| CapsuleError::Unreadable { why: error.to_string().trim_end().to_owned() };
         let head: Head = toml::from_str(text).map_err(unreadable)?;
         if head.format != i64::from(FORMAT) {
             return Err(CapsuleError::Format { found: head.format });

@@ -44,7 +44,9 @@ pub enum CatalogueError {
         why: String,
     },
     /// The file is of another format.
-    #[error("{whence} is of scenario format {found}, and this build reads format {FORMAT}; use the build it was written for")]
+    #[error(
+        "{whence} is of scenario format {found}, and this build reads format {FORMAT}; use the build it was written for"
+    )]
     Format {
         /// The file.
         whence: String,

@@ -151,7 +151,12 @@ pub struct Senseless {
 }
 
 /// Whether `value` lies in `range`.
-fn within<T: PartialOrd + std::fmt::Display>(field: &'static str, value: T, least: T, most: T) -> Result<(), Senseless> {
+fn within<T: PartialOrd + std::fmt::Display>(
+    field: &'static str,
+    value: T,
+    least: T,
+    most: T,
+) -> Result<(), Senseless> {
     if value < least || value > most {
         return Err(Senseless { field, why: format!("{value} is out of range; it is {least} to {most}") });
     }

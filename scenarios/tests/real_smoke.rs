@@ -26,6 +26,4 @@ fn eight_agents_complete_their_runs_on_the_real_engine() {
     assert!(begun >= 8, "{begun} runs began");
     assert_eq!(complete, begun);
     assert_eq!(seen.settled(), seen.invoiced());
-    let walls = seen.walls_ns();
-    println!("{begun} runs, p50 {} ns", walls[walls.len() / 2]);
 }

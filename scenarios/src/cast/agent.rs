@@ -17,7 +17,7 @@ use crate::{
     workload::{Item, Unit},
 };
 use kernel::{
-    id::{Fence, RunId, TaskId, UnitId},
+    id::{Fence, ReservationId, RunId, TaskId, UnitId},
     lease::{self, Authority, Lock},
     request::{Answer, Command, Outcome, Query, Refusal, RunStanding},
     run::{self, AttemptState, Ending, Purpose},
@@ -81,7 +81,10 @@ struct Memory {
 }
 
 /// Where a run's units stand, as far as they have begun.
-type Known = BTreeMap<UnitId, (u32, AttemptState, kernel::id::ReservationId)>;
+type Known = BTreeMap<UnitId, At>;
+
+/// A unit's latest attempt, where that stands, and its reservation.
+type At = (u32, AttemptState, ReservationId);
 
 /// What comes next in a run.
 enum Next {
@@ -89,6 +92,16 @@ enum Next {
     Work(Vec<Job>),
     /// Nothing; it ends.
     End(Ending),
+}
+
+/// How a round came out.
+enum Played {
+    /// All its lanes have ended.
+    Through,
+    /// The run has ended, for it could not be completed any more.
+    Ended,
+    /// The lease was lost.
+    Lost,
 }
 
 /// How holding a run came out.
@@ -289,7 +302,11 @@ impl Agent {
             match next(&stint.item, units, &memory.given_up, self.casting.work.open_loop) {
                 Next::Work(jobs) => {
                     let round = Rc::new(Round::new(jobs));
-                    let Ok(()) = self.play(stint, &round, newspaper).await else { return Worked::Lost };
+                    match self.play(stint, &round, newspaper, memory).await {
+                        Played::Through => {}
+                        Played::Ended => return Worked::Over(Ending::Incomplete),
+                        Played::Lost => return Worked::Lost,
+                    }
                     memory.calls += round.settled();
                     memory.given_up.extend(round.given_up());
                     if round.went_by_the_book() {
@@ -301,13 +318,10 @@ impl Agent {
                     }
                 }
                 Next::End(ending) => {
-                    memory.asked_end = true;
-                    let _asking = memory.meter.ask();
-                    let end = Command::Run(run::Command::End { run: stint.item.run, outcome: ending });
-                    match stint.hold.ask_while_held(vec![end]).await {
+                    match self.end(stint, ending, memory).await {
                         Err(Lost) => return Worked::Lost,
-                        Ok(Ok(_)) => return Worked::Over(ending),
-                        Ok(Err(_)) => {
+                        Ok(true) => return Worked::Over(ending),
+                        Ok(false) => {
                             known = None; // a request thought lost was decided after all
                             self.pause_after_odd_round(memory).await;
                         }
@@ -325,28 +339,52 @@ impl Agent {
         memory.odd_rounds += 1;
     }
 
-    /// Works on a round's jobs until all its lanes have ended, or the lease is lost and all are stopped.
+    /// Works on a round's jobs until all its lanes have ended, or the lease is lost and all are stopped. Once a unit is given
+    /// up no further one is begun, and the run's end is asked for; while calls are on the wire the ledger says no to that.
     async fn play(
         self: &Rc<Self>,
         stint: &Rc<Stint>,
         round: &Rc<Round>,
         newspaper: &mut mpsc::UnboundedReceiver<News>,
-    ) -> Result<(), Lost> {
+        memory: &mut Memory,
+    ) -> Played {
         let jobs = round.jobs();
         let lanes = if self.casting.work.open_loop { jobs } else { jobs.min(LANES) };
         let tasks: Vec<Task<()>> = (0..lanes).map(|_| self.start_lane(stint, round)).collect();
-        let mut running = lanes;
+        let stopped = |how| {
+            tasks.iter().for_each(Task::cancel);
+            how
+        };
+        let (mut running, mut may_ask_end) = (lanes, true);
         while running > 0 {
             match newspaper.recv().await {
                 Some(News::LaneOver) => running -= 1,
+                Some(News::GivenUp) if self.casting.work.open_loop => {} // its other calls are due all the same
+                Some(News::GivenUp) => {
+                    round.begin_no_more();
+                    if running > 1 && std::mem::take(&mut may_ask_end) {
+                        match self.end(stint, Ending::Incomplete, memory).await {
+                            Ok(true) => return stopped(Played::Ended),
+                            Ok(false) => {}
+                            Err(Lost) => return stopped(Played::Lost),
+                        }
+                    }
+                }
                 Some(News::Lost) | None => {
                     stint.hold.let_go();
-                    tasks.iter().for_each(Task::cancel);
-                    return Err(Lost);
+                    return stopped(Played::Lost);
                 }
             }
         }
-        Ok(())
+        Played::Through
+    }
+
+    /// Asks for the run's end; whether the ledger recorded it.
+    async fn end(&self, stint: &Stint, ending: Ending, memory: &mut Memory) -> Result<bool, Lost> {
+        memory.asked_end = true;
+        let _asking = memory.meter.ask();
+        let end = Command::Run(run::Command::End { run: stint.item.run, outcome: ending });
+        stint.hold.ask_while_held(vec![end]).await.map(|said| said.is_ok())
     }
 }
 
@@ -354,20 +392,21 @@ fn known_of(units: &[kernel::request::UnitStanding]) -> Known {
     units.iter().map(|at| (at.unit, (at.attempt, at.state, at.reservation))).collect()
 }
 
-/// What comes next, by where the units stand: first the earliest stage that has work left, with whatever is still running
-/// anywhere; then, if nothing failed for good, the stage after; then the end.
+/// What comes next, by where the units stand: first whatever is still running anywhere and, if nothing failed for good, the
+/// earliest stage that has work left; then the end. In an open loop every unit has its turn.
 fn next(item: &Item, known: &Known, given_up: &BTreeSet<UnitId>, open_loop: bool) -> Next {
     let (mut jobs, mut failed) = (Vec::new(), false);
     let mut stages: Vec<u32> = item.units.iter().map(|unit| unit.stage).collect();
     stages.sort_unstable();
     stages.dedup();
     for stage in stages {
-        let may_begin = !failed && (jobs.is_empty() || open_loop);
-        for unit in item.units.iter().filter(|unit| unit.stage == stage) {
+        let of_stage = || item.units.iter().filter(|unit| unit.stage == stage);
+        failed |= of_stage().any(|unit| has_failed(unit, known.get(&unit.unit), given_up));
+        let may_begin = open_loop || !failed && jobs.is_empty();
+        for unit in of_stage() {
             match job(unit, known.get(&unit.unit), given_up) {
                 Some(job) if may_begin || job.open.is_some() => jobs.push(job),
-                Some(_) => {}
-                None => failed |= known.get(&unit.unit).is_none_or(|(_, state, _)| *state != AttemptState::Succeeded),
+                Some(_) | None => {}
             }
         }
     }
@@ -378,12 +417,14 @@ fn next(item: &Item, known: &Known, given_up: &BTreeSet<UnitId>, open_loop: bool
     }
 }
 
+/// Whether a unit will not succeed any more.
+fn has_failed(unit: &Unit, at: Option<&At>, given_up: &BTreeSet<UnitId>) -> bool {
+    let succeeded = at.is_some_and(|(_, state, _)| *state == AttemptState::Succeeded);
+    !succeeded && job(unit, at, given_up).is_none()
+}
+
 /// What is left to do for a unit; `None` when it has succeeded or will not be tried again.
-fn job(
-    unit: &Unit,
-    at: Option<&(u32, AttemptState, kernel::id::ReservationId)>,
-    given_up: &BTreeSet<UnitId>,
-) -> Option<Job> {
+fn job(unit: &Unit, at: Option<&At>, given_up: &BTreeSet<UnitId>) -> Option<Job> {
     match at {
         Some((attempt, AttemptState::Running, key)) => Some(Job { unit: *unit, attempt: *attempt, open: Some(*key) }),
         _ if given_up.contains(&unit.unit) => None,
@@ -396,7 +437,7 @@ fn job(
 }
 
 /// The outcome of a reservation, if a request's first command was one.
-pub(super) fn reserved(outcomes: &[Outcome]) -> Option<kernel::id::ReservationId> {
+pub(super) fn reserved(outcomes: &[Outcome]) -> Option<ReservationId> {
     match outcomes.first() {
         Some(Outcome::Reserve(kernel::reserve::Outcome::Reserved(key))) => Some(*key),
         _ => None,

@@ -208,12 +208,16 @@ impl Hold {
     }
 
     /// Asks under it, whatever the clock says: a process may be frozen between any look at the clock and the write, so the
-    /// ledger's fence has to be enough. Asks until it is decided or the future is dropped, as it is when the hold is lost.
-    pub(super) async fn ask(&self, wait: Duration, commands: Vec<Command>) -> Result<Said, Lost> {
-        match self.lines.ask(Some(self.authority), wait, None, commands).await {
+    /// ledger's fence has to be enough. `None` when `patience` ran out.
+    pub(super) async fn ask(
+        &self,
+        wait: Duration,
+        patience: Option<Duration>,
+        commands: Vec<Command>,
+    ) -> Result<Option<Said>, Lost> {
+        match self.lines.ask(Some(self.authority), wait, patience, commands).await {
             Some(Err(refusal)) if is_loss(&refusal) => Err(Lost),
-            Some(said) => Ok(said),
-            None => Err(Lost),
+            said => Ok(said),
         }
     }
 
@@ -221,11 +225,10 @@ impl Hold {
     pub(super) async fn ask_while_held(&self, commands: Vec<Command>) -> Result<Said, Lost> {
         while self.is_current() {
             let left = self.until.get().since(self.lines.world.now());
-            match self.lines.ask(Some(self.authority), Duration::ZERO, Some(left), commands.clone()).await {
-                Some(Err(refusal)) if is_loss(&refusal) => return Err(Lost),
-                Some(said) => return Ok(said),
-                None => {} // a keeper may have prolonged the term meanwhile
+            if let Some(said) = self.ask(Duration::ZERO, Some(left), commands.clone()).await? {
+                return Ok(said);
             }
+            // A keeper may have prolonged the term meanwhile.
         }
         Err(Lost)
     }

@@ -22,7 +22,12 @@ use kernel::{
     run::{self, AttemptState},
 };
 use sim::{Task, Time};
-use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    rc::Rc,
+    time::Duration,
+};
 use tokio::sync::mpsc;
 
 /// Copies of a call that are sent under one key, each after waiting longer than the last; then its outcome is unknown.
@@ -32,6 +37,8 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How many lease terms a lane waits for its turn at a slot before it asks again. More than one: a waiter may outlast the
 /// lease it asked under, and only the fence keeps a slot that comes free from going to a holder that is gone.
 const SLOT_TERMS: u32 = 2;
+/// How long a report goes unanswered before the lane makes it anew; each time twice as long.
+const ANEW: Duration = Duration::from_secs(5);
 /// The first pause after the provider turned a call away, at its usual speed; it doubles, and is spread over as much again.
 const BACKOFF_NS: u64 = 1_000_000_000;
 
@@ -47,6 +54,8 @@ pub(super) struct Stint {
 pub(super) enum News {
     /// A lane has ended, or was cancelled.
     LaneOver,
+    /// A unit was given up, and with it the run's completion.
+    GivenUp,
     /// The lease is not held any more.
     Lost,
 }
@@ -64,6 +73,8 @@ pub(super) struct Job {
 pub(super) struct Round {
     jobs: usize,
     queue: RefCell<VecDeque<Job>>,
+    /// Jobs taken off the queue because the run cannot be completed any more.
+    dropped: Cell<usize>,
     succeeded: RefCell<Vec<(UnitId, (u32, ReservationId))>>,
     given_up: RefCell<Vec<UnitId>>,
 }
@@ -71,7 +82,16 @@ pub(super) struct Round {
 impl Round {
     pub(super) fn new(jobs: Vec<Job>) -> Round {
         let (count, queue) = (jobs.len(), RefCell::new(jobs.into()));
-        Round { jobs: count, queue, succeeded: RefCell::default(), given_up: RefCell::default() }
+        let dropped = Cell::new(0);
+        Round { jobs: count, queue, dropped, succeeded: RefCell::default(), given_up: RefCell::default() }
+    }
+
+    /// Begins no further job, except those that are running already.
+    pub(super) fn begin_no_more(&self) {
+        let mut queue = self.queue.borrow_mut();
+        let before = queue.len();
+        queue.retain(|job| job.open.is_some());
+        self.dropped.set(self.dropped.get() + before - queue.len());
     }
 
     /// How many jobs it began with.
@@ -96,7 +116,7 @@ impl Round {
 
     /// Whether every job ended with a known result; not so when a lane was cancelled or met something it cannot explain.
     pub(super) fn went_by_the_book(&self) -> bool {
-        self.succeeded.borrow().len() + self.given_up.borrow().len() == self.jobs
+        self.succeeded.borrow().len() + self.given_up.borrow().len() + self.dropped.get() == self.jobs
     }
 }
 
@@ -131,7 +151,10 @@ impl Agent {
                     Ended::Succeeded(attempt, key) => {
                         round.succeeded.borrow_mut().push((job.unit.unit, (attempt, key)));
                     }
-                    Ended::GivenUp => round.given_up.borrow_mut().push(job.unit.unit),
+                    Ended::GivenUp => {
+                        round.given_up.borrow_mut().push(job.unit.unit);
+                        let _gone = stint.news.send(News::GivenUp);
+                    }
                     Ended::Puzzled => {}
                     Ended::Lost => {
                         let _gone = stint.news.send(News::Lost);
@@ -192,14 +215,18 @@ impl Agent {
         let _asking = stint.meter.ask();
         loop {
             let reserve = Command::Reserve(reserve::Command::Reserve { run, unit, attempt, model, worst });
-            match stint.hold.ask(wait, vec![reserve]).await {
+            let refusal = match stint.hold.ask(wait, None, vec![reserve]).await {
                 Err(Lost) => return Err(Ended::Lost),
-                Ok(Ok(outcomes)) => return reserved(&outcomes).ok_or(Ended::Puzzled),
-                Ok(Err(Refusal::Reserve(NoSlot { .. } | WaiterExpired { .. }))) => {}
-                Ok(Err(Refusal::Reserve(OverCap { .. } | NoCap { .. } | NoPrice { .. } | Nothing | TooMuch))) => {
+                Ok(None) => continue,
+                Ok(Some(Ok(outcomes))) => return reserved(&outcomes).ok_or(Ended::Puzzled),
+                Ok(Some(Err(refusal))) => refusal,
+            };
+            match refusal {
+                Refusal::Reserve(NoSlot { .. } | WaiterExpired { .. }) => {}
+                Refusal::Reserve(OverCap { .. } | NoCap { .. } | NoPrice { .. } | Nothing | TooMuch) => {
                     return Err(Ended::GivenUp);
                 }
-                Ok(Err(_)) => return Err(Ended::Puzzled),
+                _ => return Err(Ended::Puzzled),
             }
         }
     }
@@ -248,13 +275,18 @@ impl Agent {
         planted!(self.casting.planted, Bug::ForgetRelease, vec![release, failed], vec![leaked])
     }
 
-    /// Writes under the run's lease.
+    /// Writes under the run's lease; long unanswered it reports anew, under another number. Should both be decided, the
+    /// second is refused, and the run is read again.
     async fn write(&self, stint: &Stint, commands: Vec<Command>) -> Result<(), Ended> {
         let _asking = stint.meter.ask();
-        match stint.hold.ask(Duration::ZERO, commands).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) => Err(Ended::Puzzled),
-            Err(Lost) => Err(Ended::Lost),
+        let mut patience = ANEW;
+        loop {
+            match stint.hold.ask(Duration::ZERO, Some(patience), commands.clone()).await {
+                Ok(Some(Ok(_))) => return Ok(()),
+                Ok(Some(Err(_))) => return Err(Ended::Puzzled),
+                Ok(None) => patience *= 2,
+                Err(Lost) => return Err(Ended::Lost),
+            }
         }
     }
 

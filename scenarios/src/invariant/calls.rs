@@ -232,6 +232,9 @@ impl Invoice {
                     None => return Err(format!("{key} is charged {cost}, and is not reserved")),
                 }
             }
+            Fact::Repeated { key } if self.keys.find(key).is_none_or(|row| row.charged.is_none()) => {
+                return Err(format!("{key} is answered free as if charged before, and never was"));
+            }
             _ => {}
         }
         Ok(())
@@ -450,7 +453,12 @@ mod tests {
         let key = ReservationId(8);
         let usage = Usage { input_tokens: 1, output_tokens: 1 };
         type Tell = fn(&mut Story);
-        let cases: [(&str, Tell, &str); 7] = [
+        let cases: [(&str, Tell, &str); 8] = [
+            (
+                "repeated uncharged",
+                |story| _ = story.fact(0, Fact::Repeated { key: ReservationId(8) }),
+                "as if charged before, and never was",
+            ),
             ("sent unreserved", |story| _ = story.sends(0, ReservationId(99), 1), "leaves under 99"),
             ("charged unsent", |story| _ = story.charges(ReservationId(8)), "no call left under it"),
             ("charged unreserved", |story| _ = story.charges(ReservationId(99)), "99 is charged 0.000030 USD"),

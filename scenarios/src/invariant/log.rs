@@ -394,17 +394,19 @@ mod tests {
 
     #[test]
     fn rebuilt_tables_are_the_opened_ones() {
-        let (one, two) = ([1; 32], [2; 32]);
-        let cases: [(&[(u16, Hash)], &[(u16, Hash)], &str); 3] = [
-            (&[(1, one), (2, one)], &[(1, one), (2, two)], "table 2 opens as 01010101…"),
-            (&[(1, one)], &[], "table 1 is opened"),
-            (&[], &[(4, one)], "table 4 is rebuilt"),
+        const ONE: Hash = [1; 32];
+        const TWO: Hash = [2; 32];
+        type Hashes = &'static [(u16, Hash)];
+        let cases: [(Hashes, Hashes, &str); 3] = [
+            (&[(1, ONE), (2, ONE)], &[(1, ONE), (2, TWO)], "table 2 opens as 01010101…"),
+            (&[(1, ONE)], &[], "table 1 is opened"),
+            (&[], &[(4, ONE)], "table 4 is rebuilt"),
         ];
         for (opened, rebuilt, message) in cases {
             let mut story = Story::watched_by(&["rebuild"]);
             story.rests_as(&Rest { log: &[], opened, rebuilt, converged: false }).breaks_by("rebuild", &[message]);
         }
-        let same = [(1, one), (2, two)];
+        let same = [(1, ONE), (2, TWO)];
         let mut story = Story::watched_by(&["rebuild"]);
         story.rests_as(&Rest { log: &[], opened: &same, rebuilt: &same, converged: false }).holds();
     }

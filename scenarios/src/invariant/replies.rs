@@ -64,7 +64,9 @@ impl DecidedOnce {
         row.answers.insert(*number, First { seq: record.seq, outcome: outcome.clone() });
         if *acknowledged > row.acknowledged {
             row.acknowledged = *acknowledged;
-            row.answers = row.answers.split_off(&(acknowledged.saturating_add(1)));
+            while row.answers.first_key_value().is_some_and(|(number, _)| number <= acknowledged) {
+                row.answers.pop_first();
+            }
         }
         Ok(())
     }

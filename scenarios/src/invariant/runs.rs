@@ -1,11 +1,12 @@
 //! Runs and attempts: each run ends once with nothing running, and attempts follow their arms in order.
 
 use super::{Invariant, Moment, Rest, Saw};
+use crate::fact::Fact;
 use kernel::{
     id::{ReservationId, RunId, TenantId, UnitId, UserId},
     record::{Event, Record},
     reserve,
-    run::{self, AttemptState},
+    run::{self, AttemptState, Ending},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,8 @@ pub struct RunsEnd {
 struct Run {
     user: UserId,
     running: u32,
-    ended_by: Option<u64>,
+    /// The record that ended it, and how.
+    ended: Option<(u64, Ending)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +71,7 @@ impl RunsEnd {
     fn live(&mut self, seq: u64, key: (TenantId, RunId)) -> Result<&mut Run, String> {
         match self.runs.get_mut(&key) {
             None => Err(format!("record {seq} is of run {} of tenant {}, which was never spawned", key.1, key.0)),
-            Some(Run { ended_by: Some(end), .. }) => {
+            Some(Run { ended: Some((end, _)), .. }) => {
                 Err(format!("record {seq} is of run {} of tenant {}, which record {end} had ended", key.1, key.0))
             }
             Some(run) => Ok(run),
@@ -79,7 +81,7 @@ impl RunsEnd {
     fn in_run(&mut self, seq: u64, tenant: TenantId, event: &run::Event) -> Result<(), String> {
         match *event {
             run::Event::Spawned { run, user, .. } => {
-                if self.runs.insert((tenant, run), Run { user, running: 0, ended_by: None }).is_some() {
+                if self.runs.insert((tenant, run), Run { user, running: 0, ended: None }).is_some() {
                     return Err(format!("record {seq} spawns run {run} of tenant {tenant} again"));
                 }
             }
@@ -118,9 +120,9 @@ impl RunsEnd {
                     None => return Err(format!("{what}; none ever started")),
                 }
             }
-            run::Event::Ended { run, .. } => {
+            run::Event::Ended { run, outcome } => {
                 let row = self.live(seq, (tenant, run))?;
-                row.ended_by = Some(seq);
+                row.ended = Some((seq, outcome));
                 if row.running > 0 {
                     return Err(format!("record {seq} ends run {run}, and {} attempts of it are running", row.running));
                 }
@@ -171,16 +173,29 @@ impl Invariant for RunsEnd {
     }
 
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
-        let Saw::Ledger(_, records) = moment.saw else { return Ok(()) };
-        records.iter().try_for_each(|record| self.fold(record))?;
-        self.pair()
+        match moment.saw {
+            Saw::Ledger(_, records) => {
+                records.iter().try_for_each(|record| self.fold(record))?;
+                self.pair()
+            }
+            Saw::Fact(Fact::RunOver { tenant, run, ending, .. }) => {
+                let ended = self.runs.get(&(*tenant, *run)).and_then(|row| row.ended);
+                match ended {
+                    Some((_, recorded)) if recorded == *ending => Ok(()),
+                    _ => Err(format!(
+                        "run {run} of tenant {tenant} is said to be over, {ending:?}; recorded is {ended:?}"
+                    )),
+                }
+            }
+            _ => Ok(()),
+        }
     }
 
     fn at_rest(&mut self, rest: &Rest<'_>) -> Result<(), String> {
         if !rest.converged {
             return Ok(());
         }
-        let mut live = self.runs.iter().filter(|(_, run)| run.ended_by.is_none());
+        let mut live = self.runs.iter().filter(|(_, run)| run.ended.is_none());
         match live.next() {
             Some(((tenant, run), _)) => {
                 Err(format!("at rest run {run} of tenant {tenant} has not ended; {} more have not", live.count()))
@@ -265,6 +280,22 @@ mod tests {
         story.logs(&reserves(open, 1, 40)).logs(&[attempt_ended(1, AttemptState::Indeterminate)]);
         let after = story.next();
         story.logs(&reserves(after, 2, 40)).breaks_by("runs-end", &["its reservation 8 open: true"]);
+    }
+
+    #[test]
+    fn a_run_is_over_as_the_log_says() {
+        let over = |ending| Fact::RunOver {
+            tenant: TENANT,
+            run: RUN,
+            ending,
+            wall_ns: 0,
+            ledger_wait_ns: 0,
+            calls: 0,
+            whole: true,
+        };
+        legal().fact(0, over(Ending::Complete)).holds();
+        legal().fact(0, over(Ending::Incomplete)).breaks_by("runs-end", &["recorded is Some((16, Complete))"]);
+        Story::begun("runs-end").fact(0, over(Ending::Complete)).breaks_by("runs-end", &["recorded is None"]);
     }
 
     #[test]

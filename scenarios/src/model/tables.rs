@@ -146,7 +146,9 @@ impl Client {
         self.answers.insert(number, decision);
         if acknowledged > self.acknowledged {
             self.acknowledged = acknowledged;
-            self.answers = self.answers.split_off(&acknowledged.saturating_add(1));
+            while self.answers.first_key_value().is_some_and(|(number, _)| *number <= acknowledged) {
+                self.answers.pop_first();
+            }
         }
     }
 }

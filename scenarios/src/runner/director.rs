@@ -41,13 +41,21 @@ pub(super) enum Course {
     Hung(Broken),
 }
 
+/// A node that went down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WentDown {
+    pub node: NodeId,
+    /// Whether its process ended of itself: it was not killed.
+    pub by_itself: bool,
+}
+
 /// What the observer tells the director.
 #[derive(Debug, Default)]
 pub(super) struct News {
     /// Whether an invariant broke.
     pub broken: Cell<bool>,
     /// Nodes that went down since the director last looked.
-    pub down: RefCell<VecDeque<NodeId>>,
+    pub down: RefCell<VecDeque<WentDown>>,
     /// Set once the run is at rest: what goes down from then on was not a fault.
     pub at_rest: Cell<bool>,
     /// Wakes the director.
@@ -94,17 +102,12 @@ pub(super) struct Director {
 }
 
 impl Director {
-    pub(super) fn new(
-        control: Control,
-        spec: &RunSpec,
-        shelf: Shelf,
-        stage: Rc<Stage>,
-        news: Rc<News>,
-    ) -> Director {
+    pub(super) fn new(control: Control, spec: &RunSpec, shelf: Shelf, stage: Rc<Stage>, news: Rc<News>) -> Director {
         let agents = spec.work.agents.len() as u32;
         let scenario = Rc::new(spec.scenario.clone());
         let last_due = spec.work.agents.iter().flatten().flat_map(|item| &item.units).map(|unit| unit.due_ns).max();
-        let until = if spec.work.open_loop { Duration::from_nanos(last_due.unwrap_or(0)) } else { scenario.sizes.lasts };
+        let until =
+            if spec.work.open_loop { Duration::from_nanos(last_due.unwrap_or(0)) } else { scenario.sizes.lasts };
         let mut director = Director {
             control,
             shelf,
@@ -137,7 +140,13 @@ impl Director {
             Target::Link(from, to) => Where::Link(node(from), node(to)),
         };
         let number = self.acts.len();
-        self.acts.push(Act { fault: planned.fault.clone(), place, lasts: planned.lasts, on: false, struck: Vec::new() });
+        self.acts.push(Act {
+            fault: planned.fault.clone(),
+            place,
+            lasts: planned.lasts,
+            on: false,
+            struck: Vec::new(),
+        });
         match planned.at {
             At::Time(at) => self.write(Time::ZERO.plus(at), Step::Begin(number)),
             At::Operation(nth) => self.operations.push_back((nth, number)),
@@ -157,7 +166,7 @@ impl Director {
             None => self.heal().await,
         };
         self.news.at_rest.set(true);
-        let found = rest::look(&self.control, &self.shelf, self.engine, &self.bugs, &course);
+        let found = rest::look(&self.control, &self.shelf, &self.bugs, &course);
         (course, found)
     }
 
@@ -175,7 +184,8 @@ impl Director {
                 return None;
             }
             // With nothing left to do but wait for lists to be done, look now and then.
-            let idle = Duration::from_nanos(self.until.as_nanos() / 100).clamp(Duration::from_secs(1), Duration::from_secs(60));
+            let idle = Duration::from_nanos(self.until.as_nanos() / 100)
+                .clamp(Duration::from_secs(1), Duration::from_secs(60));
             let next = self.script.first_key_value().map_or(now.plus(idle), |((at, _), _)| *at).min(self.until);
             self.wait(next.since(now)).await;
         }
@@ -206,15 +216,13 @@ impl Director {
                 return Course::Stopped;
             }
             match (self.everyone_is_done(), at_rest_from) {
-                (true, Some(since)) if now >= since => return Course::Converged,
+                (true, Some(at)) if now >= at => return Course::Converged,
                 (true, Some(_)) => {}
                 (true, None) => at_rest_from = Some(now.plus(self.settling())),
+                (false, _) if now >= bound => return Course::Hung(self.hang(now)),
                 (false, _) => at_rest_from = None,
             }
-            if now >= bound {
-                return Course::Hung(self.hang(now));
-            }
-            self.wait(Duration::from_secs(1).min(bound.since(now))).await;
+            self.wait(Duration::from_secs(1)).await;
         }
     }
 
@@ -249,12 +257,8 @@ impl Director {
     fn hang(&self, now: Time) -> Broken {
         let done = self.stage.done.borrow();
         let late: Vec<u32> = (0..self.agents).filter(|index| !done.contains(&cast::agent(*index))).collect();
-        let mut message = format!(
-            "{:?} after heal, {} of {} agents are not done",
-            self.scenario.heal_bound,
-            late.len(),
-            self.agents
-        );
+        let mut message =
+            format!("{:?} after heal, {} of {} agents are not done", self.scenario.heal_bound, late.len(), self.agents);
         for (index, agent) in late.iter().take(8).enumerate() {
             message += if index == 0 { ": " } else { ", " };
             message += &format!("agent-{agent}");
@@ -288,29 +292,24 @@ impl Director {
     }
 
     /// A node that went down by no act that still has it is to be started again: felled at a disk operation, for as long as
-    /// that act lasts; ended by itself, soon.
+    /// that act lasts; ended by itself, soon. The real engine starts none again, and a run that needs one hangs.
     fn take_news(&mut self) {
         loop {
-            let Some(node) = self.news.down.borrow_mut().pop_front() else { return };
+            let Some(WentDown { node, by_itself }) = self.news.down.borrow_mut().pop_front() else { return };
             let taken = self.acts.iter().any(|act| act.struck.contains(&node));
             let finished = self.stage.done.borrow().contains(&node);
-            if taken || self.control.is_up(node) || finished {
+            if taken || self.control.is_up(node) || finished || self.engine == Engine::Real {
                 continue;
             }
             let now = self.control.now();
-            let reached = self.operations.front().copied().filter(|(nth, _)| {
-                node == LEDGER && self.control.disk_operations(node).saturating_add(1) >= *nth
-            });
-            match reached {
-                Some((_, act)) => {
-                    self.operations.pop_front();
-                    self.acts[act].struck.push(node);
-                    self.acts[act].on = true;
-                    self.write(now.plus(self.acts[act].lasts), Step::End(act));
-                    self.arm();
-                }
-                None => self.write(now.plus(REVIVED_AFTER), Step::Revive(node)),
-            }
+            let felled = if by_itself { None } else { self.operations.pop_front() };
+            let Some((_, act)) = felled else {
+                self.write(now.plus(REVIVED_AFTER), Step::Revive(node));
+                continue;
+            };
+            self.acts[act].struck.push(node);
+            self.write(now.plus(self.acts[act].lasts), Step::End(act));
+            self.arm();
         }
     }
 

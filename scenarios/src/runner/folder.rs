@@ -1,7 +1,10 @@
 //! A recorded run as a folder: `capsule.toml`, `history.log`, `events.jsonl`, `result.json`.
 //!
 //! The folder is written beside its place and renamed into it, so that whoever finds it finds all of it.
-#![expect(clippy::disallowed_methods, reason = "a run's folder is on the machine's disk, written after the run is over")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a run's folder is on the machine's disk, written after the run is over"
+)]
 
 use super::{Run, RunReport, RunSpec};
 use crate::capsule::Capsule;
@@ -54,7 +57,9 @@ pub fn write_folder(dir: &Path, spec: &RunSpec, run: &Run, provenance: &Provenan
     if written.is_err() {
         let _ = fs::remove_dir_all(&beside);
     }
-    written.map_err(|error| io::Error::new(error.kind(), format!("cannot write the run's folder {}: {error}", dir.display())))
+    written.map_err(|error| {
+        io::Error::new(error.kind(), format!("cannot write the run's folder {}: {error}", dir.display()))
+    })
 }
 
 /// A name beside `path`, on the same file system, that no other process writes.
@@ -79,7 +84,12 @@ fn write_files(dir: &Path, spec: &RunSpec, run: &Run, provenance: &Provenance) -
     let result = ResultFile {
         report: run.report.clone(),
         history_entries: run.history.entries,
-        history_blocks: run.history.kept.chunks(BLOCK_BYTES).map(|block| blake3::hash(block).to_hex().to_string()).collect(),
+        history_blocks: run
+            .history
+            .kept
+            .chunks(BLOCK_BYTES)
+            .map(|block| blake3::hash(block).to_hex().to_string())
+            .collect(),
         provenance: provenance.clone(),
     };
     let mut text = serde_json::to_string_pretty(&result)?;

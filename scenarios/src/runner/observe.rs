@@ -1,12 +1,18 @@
 //! What the observer sees: each history entry decoded once, shown to the tally and to the invariants.
 
-use super::{director::News, tally::Tally};
+use super::{
+    director::{News, WentDown},
+    tally::Tally,
+};
 use crate::invariant::{Sight, Watch, decode};
 use sim::{Entry, history::kind};
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
 };
+
+/// What [`kind::DOWN`] says of a node whose process ended of itself.
+const ENDED: u8 = 0;
 
 /// The observer's state, shared with whoever plays the run.
 pub(super) struct Observed {
@@ -35,10 +41,11 @@ impl Observed {
             return;
         }
         if entry.kind == kind::DOWN {
-            if entry.data.first().is_some_and(|how| *how != 0) {
+            let by_itself = entry.data.first().is_none_or(|how| *how == ENDED);
+            if !by_itself {
                 self.tally.borrow_mut().killed();
             }
-            news.down.borrow_mut().push_back(entry.node);
+            news.down.borrow_mut().push_back(WentDown { node: entry.node, by_itself });
             news.ring.notify_one();
         }
         let mut watch = self.watch.borrow_mut();

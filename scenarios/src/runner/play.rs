@@ -16,7 +16,7 @@ use kernel::{
     planted::{Bug, Planted},
     store::memory::MemoryStore,
 };
-use sim::{Config, EngineError, Played, Recorded, Stats};
+use sim::{Config, Engine, EngineError, Played, Recorded, Stats};
 use std::{
     any::Any,
     cell::RefCell,
@@ -44,32 +44,46 @@ pub enum RunError {
 /// Plays a run to its verdict. A panic inside it is caught, and is a safety verdict of its own.
 ///
 /// Simulated runs depend on nothing but the spec, except [`RunReport::wall_ns`]. Any number may play on as many threads.
-#[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "how long a run takes on this machine is no part of it")]
 pub fn play(spec: &RunSpec) -> Result<Run, RunError> {
     spec.check()?;
+    Ok(timed(spec)?)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "how long a run takes on this machine is no part of it"
+)]
+fn timed(spec: &RunSpec) -> Result<Run, EngineError> {
     let began = std::time::Instant::now();
+    let mut run = caught(spec)?;
+    run.report.wall_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    Ok(run)
+}
+
+fn caught(spec: &RunSpec) -> Result<Run, EngineError> {
     let planted = Planted::these(&spec.bugs);
     let watch = Watch::these(&spec.scenario.invariants).expect("a checked scenario names known invariants");
     let observed = Rc::new(Observed::new(watch));
     let news = Rc::new(News::default());
-    let outcome = catch_unwind(AssertUnwindSafe(|| perform(spec, &planted, &observed, &news)));
-    let wall_ns = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let reached = || Bug::ALL.into_iter().map(|bug| (bug.name().to_owned(), planted.reached(bug))).filter(|(_, n)| *n > 0);
-    let (played, course, found) = match outcome {
-        Ok(performed) => performed?,
+    let mut run = match catch_unwind(AssertUnwindSafe(|| perform(spec, &planted, &observed, &news))) {
+        Ok(performed) => {
+            let (played, course, found) = performed?;
+            let (verdict, broken) = judge(&observed, &course, &found, played.elapsed_ns);
+            let mut run = report(spec, &observed, verdict, broken, played.history, played.stats);
+            run.report.virtual_ns = played.elapsed_ns;
+            run.log = found.log;
+            run
+        }
         Err(panic) => {
             let (history, broken) = fallen(&*panic, &observed);
             let mut run = report(spec, &observed, Verdict::Safety, Some(broken), history, Stats::default());
-            (run.report.virtual_ns, run.report.wall_ns) = (observed.last_ns.get(), wall_ns());
-            run.report.reached = reached().collect();
-            return Ok(run);
+            run.report.virtual_ns = observed.last_ns.get();
+            run
         }
     };
-    let (verdict, broken) = judge(&observed, &course, &found, played.elapsed_ns);
-    let mut run = report(spec, &observed, verdict, broken, played.history, played.stats);
-    (run.report.virtual_ns, run.report.wall_ns) = (played.elapsed_ns, wall_ns());
-    run.report.reached = reached().collect();
-    run.log = found.log;
+    let reached = Bug::ALL.into_iter().map(|bug| (bug.name().to_owned(), planted.reached(bug)));
+    run.report.reached = reached.filter(|(_, times)| *times > 0).collect();
     Ok(run)
 }
 
@@ -81,7 +95,11 @@ fn perform(
 ) -> Result<(Played, Course, Found), EngineError> {
     let shelf = match spec.scenario.store {
         StoreKind::Memory => Shelf::Memory(MemoryStore::new()),
-        StoreKind::Redb => Shelf::Redb,
+        StoreKind::Redb => match (spec.engine, &spec.root) {
+            (Engine::Real, Some(root)) => Shelf::RealRedb(root.join("ledger-at-rest")),
+            (Engine::Real, None) => return Err(EngineError::NoRoot),
+            (Engine::Native, _) => Shelf::Redb,
+        },
     };
     let stage = Rc::new(Stage::default());
     let cast = cast::assemble(Casting {
@@ -171,4 +189,35 @@ fn report(
         faults: spec.plan.faults.len() as u64,
     };
     Run { report, history, log: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        catalogue,
+        runner::{Choices, spec},
+    };
+    use faults::{At, Fault, Planned, Target};
+    use std::time::Duration;
+
+    #[test]
+    fn a_panic_inside_a_run_is_a_safety_verdict_and_leaves_the_thread_fit_for_another() {
+        let scenario = catalogue::find("contention").expect("shipped");
+        let sound = spec(&scenario, 1, &Choices::default()).expect("a spec");
+        let mut unsound = sound.clone();
+        unsound.plan.faults = vec![Planned {
+            at: At::Time(Duration::from_secs(1)),
+            fault: Fault::Kill,
+            target: Target::Node("nobody".to_owned()),
+            lasts: Duration::from_secs(1),
+        }];
+        let before = timed(&sound).expect("playable").report;
+        let fell = timed(&unsound).expect("playable").report;
+        let broken = fell.broken.expect("says what");
+        assert_eq!((fell.verdict, broken.invariant.as_str()), (Verdict::Safety, PANICKED));
+        assert!(broken.message.contains("a spec's plan is about its own cast"), "{}", broken.message);
+        assert_eq!(timed(&unsound).expect("playable").report.history_hash, fell.history_hash);
+        assert_eq!(timed(&sound).expect("playable").report.history_hash, before.history_hash);
+    }
 }

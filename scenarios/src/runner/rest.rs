@@ -10,14 +10,22 @@ use kernel::{
     record::{Frame, Hash, Record},
     store::{Store, StoreError, memory::MemoryStore, redb::RedbStore},
 };
-use sim::{Control, Disk, Engine};
-use std::sync::Arc;
+use sim::{Control, Disk, Open};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// Where a run's ledger keeps its frames, so that they can be read when the run is at rest.
 #[derive(Clone)]
 pub(super) enum Shelf {
+    /// In memory.
     Memory(MemoryStore),
+    /// In redb on the ledger's simulated disk.
     Redb,
+    /// In redb on the ledger's real disk, which is copied into this folder to be read.
+    RealRedb(PathBuf),
 }
 
 impl Shelf {
@@ -25,7 +33,7 @@ impl Shelf {
     pub(super) fn opener(&self) -> crate::cast::OpenStore {
         match self.clone() {
             Shelf::Memory(store) => Arc::new(move |_| Ok(Box::new(store.clone()) as Box<dyn Store>)),
-            Shelf::Redb => Arc::new(|disk| opened(&disk)),
+            Shelf::Redb | Shelf::RealRedb(_) => Arc::new(|disk| opened(&disk)),
         }
     }
 }
@@ -55,20 +63,39 @@ impl Found {
 }
 
 /// Looks. A run that was stopped is left as it stands and only its log is read.
-pub(super) fn look(control: &Control, shelf: &Shelf, engine: Engine, bugs: &[Bug], course: &Course) -> Found {
+pub(super) fn look(control: &Control, shelf: &Shelf, bugs: &[Bug], course: &Course) -> Found {
     let stopped = *course == Course::Stopped;
-    if matches!(shelf, Shelf::Redb) && engine == Engine::Native && !stopped {
+    if matches!(shelf, Shelf::Redb) && !stopped {
         control.power_cut(LEDGER).expect("the native engine has power cuts");
     }
     let open = || match shelf {
         Shelf::Memory(store) => Ok(Box::new(store.clone()) as Box<dyn Store>),
         Shelf::Redb => opened(&control.disk_image(LEDGER)),
+        Shelf::RealRedb(folder) => {
+            let copied = copied(&control.disk_image(LEDGER), folder);
+            opened(&copied.map_err(|source| StoreError::Device { doing: "be copied", source: source.into() })?)
+        }
     };
     let mut found = Found::default();
     if let Err(why) = read(&mut found, open, bugs, stopped) {
         found.unreadable = Some(why);
     }
     found
+}
+
+/// A copy of a real disk, which the ledger's process still has open: an opening writes.
+fn copied(from: &Disk, folder: &Path) -> io::Result<Disk> {
+    let copy = Disk::at(folder)?;
+    for name in copy.list()? {
+        copy.remove(&name)?;
+    }
+    for name in from.list()? {
+        let file = from.open(&name, Open::Existing)?;
+        let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
+        file.read_at(0, &mut bytes)?;
+        copy.open(&name, Open::New)?.write_at(0, &bytes)?;
+    }
+    Ok(copy)
 }
 
 fn read(

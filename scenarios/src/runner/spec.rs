@@ -4,7 +4,10 @@ use super::RunSpec;
 use crate::{
     cast::node_named,
     scenario::{Scenario, Senseless, StoreKind},
-    workload::{self, arrivals::{self, Arrivals}},
+    workload::{
+        self,
+        arrivals::{self, Arrivals},
+    },
 };
 use faults::{Drawn, Ground, Plan, PlanError, Target};
 use kernel::planted::Bug;
@@ -74,7 +77,9 @@ pub enum SpecError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The plan is about a node that is not in the cast.
-    #[error("fault {index} strikes `{name}`, which is not in the cast; its nodes are ledger, provider, owner and agent-0 to agent-{last}")]
+    #[error(
+        "fault {index} strikes `{name}`, which is not in the cast; its nodes are ledger, provider, owner and agent-0 to agent-{last}"
+    )]
     NotInCast {
         /// Which fault, from 1.
         index: usize,
@@ -84,7 +89,9 @@ pub enum SpecError {
         last: u32,
     },
     /// The scenario plays no trace.
-    #[error("scenario {scenario} plays no arrival trace, for it has no caps_on_arrivals; play `fleet`, or add them to its file")]
+    #[error(
+        "scenario {scenario} plays no arrival trace, for it has no caps_on_arrivals; play `fleet`, or add them to its file"
+    )]
     NoTrace {
         /// Its name.
         scenario: String,
@@ -100,13 +107,21 @@ pub enum SpecError {
     NoRoot,
 }
 
+/// Roughly what an unloaded research run takes, in seconds.
+const RUN_SECS: u64 = 90;
+/// Roughly what one costs redb's disk, counted in the scenario `crash`; only how far the swarm looks for operations to kill
+/// at depends on it.
+const OPERATIONS_PER_RUN: u64 = 300;
+
 /// The plan that the scenario's swarm draws for a seed, with the kinds that are on; for printing with the run.
 pub fn drawn(scenario: &Scenario, seed: u64) -> Drawn {
+    let sizes = &scenario.sizes;
+    let runs = u64::from(sizes.runs_per_agent).min(1 + sizes.lasts.as_secs() / RUN_SECS) * u64::from(sizes.agents);
     let disk_operations = match scenario.store {
         StoreKind::Memory => 0,
-        StoreKind::Redb => 20_000,
+        StoreKind::Redb => runs * OPERATIONS_PER_RUN,
     };
-    scenario.swarm.draw(seed, &Ground { agents: scenario.sizes.agents, lasts: scenario.sizes.lasts, disk_operations })
+    scenario.swarm.draw(seed, &Ground { agents: sizes.agents, lasts: sizes.lasts, disk_operations })
 }
 
 /// Everything that determines the run of one seed.
@@ -116,10 +131,8 @@ pub fn spec(scenario: &Scenario, seed: u64, choices: &Choices) -> Result<RunSpec
     scenario.sizes.lasts = choices.lasts.unwrap_or(scenario.sizes.lasts);
     scenario.store = choices.store.unwrap_or(scenario.store);
     if choices.arrivals.is_some() {
-        scenario.caps = scenario
-            .caps_on_arrivals
-            .clone()
-            .ok_or_else(|| SpecError::NoTrace { scenario: scenario.name.clone() })?;
+        scenario.caps =
+            scenario.caps_on_arrivals.clone().ok_or_else(|| SpecError::NoTrace { scenario: scenario.name.clone() })?;
     }
     scenario.check()?;
     let plan = match &choices.plan {

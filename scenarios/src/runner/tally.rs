@@ -6,7 +6,8 @@ use hdrhistogram::Histogram;
 use kernel::{
     effect,
     id::{ClientId, Fence, ReservationId},
-    lease, record, record::Record,
+    lease, record,
+    record::Record,
     request::{Refusal, Reply, Turn},
     reserve, run,
     serve::Announcement,

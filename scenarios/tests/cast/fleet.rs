@@ -36,5 +36,4 @@ fn eight_agents_complete_all_their_runs() {
     assert!((93_000_000_000..110_000_000_000).contains(&p50_ns), "p50 is {p50_ns} ns");
     assert_eq!(seen.settled(), seen.invoiced());
     assert_eq!(seen.facts(|fact| matches!(fact, Fact::Repeated { .. })), 0);
-    println!("{} runs, p50 {p50_ns} ns, {} records, {:?}", walls.len(), seen.records.len(), seen.stats);
 }

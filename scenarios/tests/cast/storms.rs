@@ -95,7 +95,6 @@ fn the_books_agree_with_the_invoice_after_any_storm() {
             taken_over += seen.facts(|fact| matches!(fact, Fact::RunOver { whole: false, .. }));
         }
     }
-    println!("{unknown} unknown, {repeated} repeated, {taken_over} taken over, {refused} refused");
     assert!(refused > 0 && unknown > 0 && repeated > 0 && taken_over > 0);
 }
 
