@@ -1,6 +1,7 @@
 //! How the process ends: exit codes, and the failures that are no verdict.
 
-use scenarios::runner::Verdict;
+use scenarios::runner::{RunError, Verdict};
+use sim::EngineError;
 use std::{fmt, process::ExitCode};
 
 /// What the process's exit code says.
@@ -72,6 +73,16 @@ impl Failure {
     /// A defect.
     pub fn defect(error: impl Into<anyhow::Error>) -> Failure {
         Failure::Defect(error.into())
+    }
+
+    /// A run that could not be played: the input's fault, the machine's, or shakedown's own.
+    pub fn of_run(error: RunError) -> Failure {
+        match error {
+            RunError::Spec(_) | RunError::Engine(EngineError::Machine { .. } | EngineError::NoRoot) => {
+                Failure::input(error)
+            }
+            RunError::Engine(EngineError::Stuck { .. }) => Failure::defect(error),
+        }
     }
 
     /// The exit it leads to.

@@ -92,10 +92,13 @@ pub struct Played {
     /// Where two plays of it parted, if they did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parted: Option<Divergence>,
-    /// The command that plays it again, if it failed.
+    /// The command that plays it again, if it failed; on any machine with these sources.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repro: Option<String>,
-    /// The place of its scenario among those of the gate.
+    /// Where all of it is kept, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folder: Option<PathBuf>,
+    /// Its place among the deals.
     #[serde(skip)]
     place: usize,
 }
@@ -223,11 +226,11 @@ impl Table {
         let choices = Choices { root: root.as_ref().map(|root| root.path().to_owned()), ..self.choices.clone() };
         let spec = runner::spec(&self.scenarios[deal.scenario], deal.seed, &choices).map_err(Failure::input)?;
         if spec.engine == Engine::Real {
-            let run = runner::play(&spec).map_err(Failure::defect)?;
+            let run = runner::play(&spec).map_err(Failure::of_run)?;
             return Ok(Played::of(run.report, place, None, false));
         }
         let doubled = gate::is_doubled(deal.seed);
-        let (run, parted) = gate::play_checked(&spec, doubled).map_err(Failure::defect)?;
+        let (run, parted) = gate::play_checked(&spec, doubled).map_err(Failure::of_run)?;
         Ok(Played::of(run.report, place, parted, doubled))
     }
 
@@ -237,18 +240,18 @@ impl Table {
         let mut kept = vec![0; self.scenarios.len()];
         for played in results.iter_mut().filter(|played| played.verdict != Verdict::Pass) {
             let Deal { scenario, seed, .. } = self.deals[played.place];
+            played.repro = Some(failing::rerun(&self.names[scenario], seed, flags));
             if self.choices.engine != Engine::Native || kept[scenario] >= MOST_KEPT {
-                played.repro = Some(failing::rerun(&self.names[scenario], seed, flags));
                 continue;
             }
             kept[scenario] += 1;
             let choices = Choices { recording: Recording::Full, ..self.choices.clone() };
             let spec = runner::spec(&self.scenarios[scenario], seed, &choices).map_err(Failure::input)?;
-            let mut run = runner::play(&spec).map_err(Failure::defect)?;
+            let mut run = runner::play(&spec).map_err(Failure::of_run)?;
             run.report.verdict = played.verdict;
             let folder = failing::folder(&played.scenario, seed);
             failing::publish(&folder, &spec, &run, provenance.get_or_insert_with(|| Origin::find().provenance()))?;
-            played.repro = Some(failing::repro(&folder));
+            played.folder = Some(folder);
         }
         Ok(())
     }
@@ -293,6 +296,7 @@ impl Played {
             doubled,
             parted,
             repro: None,
+            folder: None,
             place,
         }
     }
@@ -377,6 +381,7 @@ fn text(gate: &Object, budget: Option<Duration>) -> String {
             .map_or_else(String::new, |broken| format!(": {}: {}", broken.invariant, broken.message));
         lines.push(format!("\n{} seed {} {verdict}{broken}", played.scenario, played.seed));
         lines.push(format!("  {}", played.repro.as_deref().unwrap_or_default()));
+        lines.extend(played.folder.as_ref().map(|folder| format!("  kept in {}", folder.display())));
     }
     let failed = if gate.failed == 0 { "none failed".to_owned() } else { format!("{} failed", grouped(gate.failed)) };
     lines.push(format!("\n{failed}\n"));

@@ -69,7 +69,7 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     let root = real_root(choices.engine)?;
     choices.root = root.as_ref().map(|root| root.path().to_owned());
     let spec = runner::spec(&scenario, args.seed, &choices).map_err(Failure::input)?;
-    let (run, parted) = play(&spec, args.out.is_some()).map_err(Failure::defect)?;
+    let (run, parted) = play(&spec, args.out.is_some()).map_err(Failure::of_run)?;
     let folder = match (&args.out, run.report.verdict) {
         (Some(folder), _) => Some(folder.clone()),
         (None, Verdict::Pass) => None,
@@ -215,6 +215,9 @@ fn read_arrivals(path: &Path) -> anyhow::Result<Arrivals> {
 
 /// Whether a folder can be made at `folder`: nothing may be there but an empty folder, and it must have somewhere to be.
 fn must_be_free(folder: &Path) -> anyhow::Result<()> {
+    if folder.file_name().is_none() {
+        return Err(anyhow!("{} has no name of its own; give a new or empty folder to --out", folder.display()));
+    }
     if let Some(mut entries) = folder
         .exists()
         .then(|| fs::read_dir(folder))

@@ -164,6 +164,7 @@ fn a_bad_trace_is_refused_at_its_line_and_column_and_leaves_no_folder() {
 fn a_folder_that_holds_something_is_not_written_into() {
     refuses(&[("out/letter.txt", "dear")], "run fleet --out out", 2, &["out is not empty", "--out"]);
     refuses(&[("out", "a file")], "run fleet --out out", 2, &["out is not a folder", "--out"]);
+    refuses(&[], "run fleet --out .", 2, &["no name of its own", "--out"]);
     refuses(&[("above", "a file")], "run fleet --out above/out", 2, &["--out"]);
 }
 
@@ -264,6 +265,11 @@ fn a_gate_plays_its_part_and_writes_junit() {
     let repros =
         results.iter().filter(|result| result["verdict"] != "pass").filter_map(|result| result["repro"].as_str());
     assert_eq!(repros.count() as u64, gate["failed"].as_u64().expect("a gate counts"));
+    let failed = results.iter().find(|result| result["verdict"] != "pass").expect("check-after-call is caught");
+    let (binary, rerun) = failed["repro"].as_str().and_then(|repro| repro.split_once(' ')).expect("a command");
+    assert_eq!(binary, env!("CARGO_BIN_EXE_shakedown"));
+    let again = shakedown(folder.path(), &format!("{rerun} --format json"));
+    assert_eq!((again.exit, &again.json()["history_hash"]), (1, &failed["history_hash"]), "{rerun}: {}", again.err);
     let xml = fs::read_to_string(folder.path().join("gate.xml")).expect("the JUnit file");
     assert!(xml.starts_with("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites "), "{xml}");
     assert_eq!((xml.matches("<testcase ").count(), xml.matches("</testsuite>").count()), (4, 1), "{xml}");
@@ -304,6 +310,16 @@ fn a_reader_that_goes_away_is_no_failure() {
         assert_eq!(output.status.code(), Some(0), "`{arguments}`: {}", String::from_utf8_lossy(&output.stderr));
         assert!(output.stderr.is_empty(), "`{arguments}`: {}", String::from_utf8_lossy(&output.stderr));
     }
+}
+
+#[test]
+fn the_plan_in_the_reference_can_be_played() {
+    let reference = include_str!("../../docs/files.md");
+    let plan = reference.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a plan is shown");
+    let folder = folder_with(&[("plan.toml", plan)]);
+    let said = shakedown(folder.path(), "run fleet --agents 4 --for 1m --plan plan.toml");
+    assert_eq!(said.exit, 0, "{}{}", said.out, said.err);
+    assert!(said.out.contains("plan       1 faults: partition 1"), "{}", said.out);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use scenarios::{
     catalogue,
     fact::{FACT, Fact},
     runner::{self, Choices, PlanChoice, Run, RunReport, RunSpec, Verdict},
+    scenario::StoreKind,
 };
 use sim::{Recording, history};
 use std::{collections::BTreeMap, ops::Range};
@@ -201,7 +202,7 @@ impl Take {
 
 /// Plays one run and reads from its history's facts what its runs took.
 fn play(spec: &RunSpec) -> Result<Gave, Failure> {
-    let Run { report, history: recorded, .. } = runner::play(spec).map_err(Failure::defect)?;
+    let Run { report, history: recorded, .. } = runner::play(spec).map_err(Failure::of_run)?;
     let mut gave = Gave { report, walls_ns: Vec::new(), waits_ns: 0, calls: 0, over_ns: 0 };
     if spec.recording != Recording::Full {
         return Ok(gave);
@@ -242,13 +243,13 @@ pub fn assumptions(takes: &[Take]) -> Vec<String> {
             ms(ledger.request_cost_ns),
             humantime::format_duration(ledger.lease)
         ),
-        format!(
-            "disk ({:?} store): {} a read, {} a write, {} a sync",
-            scenario.store,
-            ms(disk.read_ns),
-            ms(disk.write_ns),
-            ms(disk.sync_ns)
-        ),
+        match scenario.store {
+            StoreKind::Memory => "disk: none; a commit to the memory store takes no time of its own".to_owned(),
+            StoreKind::Redb => {
+                let [read, write, sync] = [disk.read_ns, disk.write_ns, disk.sync_ns].map(ms);
+                format!("disk: redb on it; {read} a read, {write} a write, {sync} a sync")
+            }
+        },
         format!(
             "network: {} to {} each way, {} of a million frames lost",
             ms(weather.latency_min_ns),

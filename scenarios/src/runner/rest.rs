@@ -113,9 +113,10 @@ fn read(
     if stopped {
         return Ok(());
     }
-    let store = open().map_err(|error| error.to_string())?;
-    found.opened = Ledger::open(store, Planted::these(bugs)).map_err(|error| error.to_string())?.table_hashes();
     let rebuilt = prove::rebuild(frames.iter().map(|stored| &stored.bytes)).map_err(|error| error.to_string())?;
     found.rebuilt = rebuilt.tables.iter().map(|table| (table.number, table.hash)).collect();
+    drop(frames);
+    let store = open().map_err(|error| error.to_string())?;
+    found.opened = Ledger::open(store, Planted::these(bugs)).map_err(|error| error.to_string())?.table_hashes();
     Ok(())
 }
