@@ -113,11 +113,11 @@ fn what_is_given_up_is_acknowledged_like_what_is_answered() {
         assert_eq!(ask(Some(5 * MS)).await, Err(ClientError::NoAnswer { after: 5 * MS })); // 1, given up
         {
             let mut dropped = pin!(ask(None)); // 2, dropped at its await
-            poll_fn(|cx| Poll::Ready(assert!(dropped.as_mut().poll(cx).is_pending()))).await;
+            assert!(poll_fn(|cx| Poll::Ready(dropped.as_mut().poll(cx).is_pending())).await);
         }
         drop(ask(None)); // never polled: never numbered
         let mut late = pin!(ask(None)); // 3, outstanding while 4 is asked
-        poll_fn(|cx| Poll::Ready(assert!(late.as_mut().poll(cx).is_pending()))).await;
+        assert!(poll_fn(|cx| Poll::Ready(late.as_mut().poll(cx).is_pending())).await);
         ask(None).await.unwrap(); // 4
         world.sleep(MS).await;
         late.await.unwrap();
@@ -141,7 +141,7 @@ fn only_its_own_answers_are_believed() {
             postcard::to_stdvec(&FromLedger::Reply { client, incarnation, number, reply }).unwrap()
         };
         let mut asked = pin!(client.ask(now(house::TENANT, None), vec![house::spawn(house::RUN)]));
-        poll_fn(|cx| Poll::Ready(assert!(asked.as_mut().poll(cx).is_pending()))).await;
+        assert!(poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx).is_pending())).await);
         let own = ClientId(u64::from(world.node().0));
         client.deliver(b"no frame at all");
         client.deliver(&reply(ClientId(77), 0, 1, 1));
@@ -173,7 +173,7 @@ fn time_waited_is_the_union_of_what_is_outstanding() {
         };
         {
             let mut long = pin!(give_up(30 * MS));
-            poll_fn(|cx| Poll::Ready(assert!(long.as_mut().poll(cx).is_pending()))).await;
+            assert!(poll_fn(|cx| Poll::Ready(long.as_mut().poll(cx).is_pending())).await);
             give_up(10 * MS).await; // inside the long one
             assert_eq!(client.waited_ns(), world.now().since(begun).as_nanos() as u64);
             long.await;
