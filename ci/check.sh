@@ -30,12 +30,26 @@ gate() {
         --seeds "$seed..$((seed + runs))" --budget "$budget" --junit target/gate.xml
 }
 
+# Every failure that was kept must be gone: its capsule plays again, and passes.
+capsules() {
+    local kept=0 capsule
+    for capsule in ci/capsules/*.toml; do
+        kept=$((kept + 1))
+        if ! cargo run --release --quiet -- repro "$capsule" >/dev/null; then
+            printf 'still fails, or cannot be played: %s\n' "$capsule"
+            return 1
+        fi
+    done
+    printf '%s kept failures are gone\n' "$kept"
+}
+
 part 'format' cargo fmt --all --check
 part 'lints' cargo clippy --workspace --all-targets -- -D warnings
 part 'kernel without planted bugs' cargo check --package kernel
 part 'tests' cargo test --workspace
 printf '\nthe gate of commit %s: seeds %s..%s\n' "$commit" "$seed" "$((seed + runs))"
 part 'gate' gate
+part 'capsules' capsules
 
 printf '\n'
 printf '%s\n' "${told[@]}"

@@ -378,6 +378,8 @@ fn a_full_queue_is_answered_busy_and_is_asked_again() {
     assert_eq!(told.borrow().len(), 12 * 7);
 }
 
+/// A gate found this one: of two copies in one batch the later had no wait left, so that one request was told to wait and was
+/// refused at once, and the parked copy would have taken a turn that nobody was left to use.
 #[test]
 fn a_repeat_of_who_waits_is_told_so_and_not_parked_twice() {
     let acquire = Request {
@@ -389,7 +391,7 @@ fn a_repeat_of_who_waits_is_told_so_and_not_parked_twice() {
         (50, plain(1, 1, vec![house::acquire(LOCK, 1, 100_000_000)])),
         (60, plain(3, 1, vec![house::spawn(RUN)])), // keeps the ledger busy, so that the next two are one batch
         (60, frame(acquire.clone())),
-        (60, frame(acquire.clone())),
+        (60, frame(Request { wait_ns: 0, ..acquire.clone() })),
         (70, frame(acquire.clone())),
         (90, frame(acquire)),
     ];
@@ -405,14 +407,14 @@ fn a_repeat_of_who_waits_is_told_so_and_not_parked_twice() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(kinds, "13wwww2");
+    assert_eq!(kinds, "13www2");
     let submitted = shown.announced.iter().filter_map(|(_, said)| match said {
         Announcement::Committed { submitted, .. } => {
             Some(submitted.iter().filter(|one| one.request.client == ClientId(2)).count())
         }
         _ => None,
     });
-    assert!(submitted.sum::<usize>() <= 3, "once or twice when it came, once in its turn");
+    assert_eq!(submitted.sum::<usize>(), 2, "once when it came, once in its turn");
 }
 
 #[test]
