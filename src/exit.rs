@@ -20,6 +20,8 @@ pub enum Exit {
     Nondeterminism = 4,
     /// A defect of shakedown itself.
     Defect = 70,
+    /// Stopped by the user before a failure was found.
+    Interrupted = 130,
     /// For `repro`: the capsule cannot be played.
     CannotPlay = 125,
 }
@@ -98,9 +100,21 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Input(error) => write!(f, "error: {error:#}"),
-            Failure::CannotPlay(error) => write!(f, "error: {error:#}"),
-            Failure::Defect(error) => write!(f, "error: shakedown is broken: {error:#}"),
+            Failure::Input(error) | Failure::CannotPlay(error) => write!(f, "error: {}", chain(error)),
+            Failure::Defect(error) => write!(f, "error: shakedown is broken: {}", chain(error)),
         }
     }
+}
+
+/// An error and its causes in one line, without those that an error above them has told already.
+pub fn chain(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if told.is_empty() {
+            told = cause;
+        } else if !told.ends_with(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
 }

@@ -1,33 +1,30 @@
 //! What is kept of a run that failed, and the one command that plays it again.
 
-use crate::{exit::Failure, provenance};
+use crate::provenance;
 use anyhow::Context as _;
 use scenarios::runner::{self, Provenance, Run, RunSpec};
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-/// Where runs are kept that no one named a folder for.
+/// Where runs are kept that no one named a folder for, below the working directory.
 const KEPT: &str = "target/shakedown";
 
-/// The folder of a failing run that no one named a folder for.
-pub fn folder(scenario: &str, seed: u64) -> PathBuf {
-    Path::new(KEPT).join(format!("{scenario}-{seed}"))
-}
+/// Characters of the history hash in a folder's name.
+const HASH_CHARS: usize = 8;
 
-/// Publishes the folder of a run that was recorded in full. What an earlier run left in [`KEPT`] is replaced.
-pub fn publish(folder: &Path, spec: &RunSpec, run: &Run, provenance: &Provenance) -> Result<(), Failure> {
-    if folder.starts_with(KEPT)
-        && let Err(error) = fs::remove_dir_all(folder)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        let cannot = format!("the folder {} of an earlier run cannot be replaced; remove it", folder.display());
-        return Err(Failure::Input(anyhow::Error::new(error).context(cannot)));
+/// Keeps a failing run, recorded in full, where no one named a folder for it. The folder is named after the scenario, the
+/// seed and the history, so that what is there already is the same run, and nothing else is ever replaced.
+pub fn keep(spec: &RunSpec, run: &Run, provenance: &Provenance) -> anyhow::Result<PathBuf> {
+    let report = &run.report;
+    let hash = report.history_hash.get(..HASH_CHARS).unwrap_or(&report.history_hash);
+    let folder = Path::new(KEPT).join(format!("{}-{}-{hash}", report.scenario, report.seed));
+    let is_there = || folder.join("capsule.toml").is_file();
+    if is_there() {
+        return Ok(folder);
     }
-    runner::write_folder(folder, spec, run, provenance)
-        .context("give a folder on a disk with room to --out")
-        .map_err(Failure::Input)
+    match runner::write_folder(&folder, spec, run, provenance) {
+        Err(_) if is_there() => Ok(folder), // another process kept the same run meanwhile
+        written => written.map(|()| folder).context("the failing run is not kept; play it again where there is room"),
+    }
 }
 
 /// The command that plays the run in `folder` again.

@@ -6,7 +6,7 @@
 use crate::{
     choices::Shared,
     clock::Stopwatch,
-    exit::{Exit, Failure},
+    exit::{self, Exit, Failure},
     failing, junit,
     output::{self, Format, Out},
     provenance::Origin,
@@ -20,15 +20,19 @@ use scenarios::{
     catalogue,
     gate::{self, Deal, Divergence, Partition},
     invariant::Broken,
-    runner::{self, Choices, RunReport, Verdict},
+    runner::{self, Choices, Provenance, Run, RunReport, RunSpec, Verdict},
     scenario::Scenario,
 };
 use serde::Serialize;
-use sim::{Engine, Recording};
+use sim::Engine;
 use std::{
+    collections::BTreeSet,
     ops::Range,
     path::PathBuf,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -141,16 +145,16 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     let choices = args.shared.resolve(false)?;
     let part = args.partition.unwrap_or(Partition::WHOLE);
     let deals = gate::deals(scenarios.len(), args.seeds.clone(), part).collect();
-    let table = Table { deals, scenarios, names, choices };
+    let table = Table { deals, scenarios, names, choices, flags: args.shared.flags() };
     table.must_be_playable()?;
     if let Some(path) = &args.junit {
         junit::must_be_writable(path).map_err(Failure::Input)?;
     }
     let jobs = args.jobs.map_or_else(rayon::current_num_threads, usize::from).min(table.deals.len().max(1));
     let watch = Stopwatch::start();
-    let mut results = table.play_all(jobs, args.budget, watch)?;
+    let interrupted = interruption();
+    let results = table.play_all(jobs, args.budget, watch, interrupted)?;
     let wall_ns = watch.elapsed_ns();
-    table.keep_failing(&mut results, &args.shared.flags())?;
     let object = summarise(args, &table, jobs, wall_ns, results);
     if let Some(path) = &args.junit {
         junit::write(path, &object.results).map_err(Failure::Input)?;
@@ -159,7 +163,30 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
         Format::Json => out.json(&object)?,
         Format::Text => out.text(&text(&object, args.budget))?,
     }
-    Ok(Exit::of_all(object.results.iter().map(|played| played.verdict)))
+    let exit = Exit::of_all(object.results.iter().map(|played| played.verdict));
+    let was_interrupted = interrupted.load(Ordering::Relaxed);
+    if exit == Exit::Pass && was_interrupted {
+        return Ok(Exit::Interrupted);
+    }
+    if object.results.is_empty() {
+        let why = "nothing was played, so nothing is known to hold; give a longer --budget, more --seeds or a smaller n in --partition";
+        return Err(Failure::Input(anyhow::anyhow!(why)));
+    }
+    Ok(exit)
+}
+
+/// Set when the user interrupts: no more runs begin, and what was played is told. A second interrupt ends the process.
+fn interruption() -> &'static AtomicBool {
+    static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+    let armed = ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            std::process::exit(Exit::Interrupted as i32);
+        }
+    });
+    if let Err(error) = armed {
+        output::note(&format!("warning: an interrupt will lose what was played: {error}"));
+    }
+    &INTERRUPTED
 }
 
 /// The scenarios, and the names they were asked for by.
@@ -168,8 +195,16 @@ fn named(names: &[String]) -> Result<(Vec<String>, Vec<Scenario>), Failure> {
         let scenarios = catalogue::all();
         return Ok((scenarios.iter().map(|scenario| scenario.name.clone()).collect(), scenarios));
     }
-    let scenarios: Result<_, _> = names.iter().map(|name| catalogue::find(name)).collect();
-    Ok((names.to_vec(), scenarios.map_err(Failure::input)?))
+    let scenarios: Result<Vec<Scenario>, _> = names.iter().map(|name| catalogue::find(name)).collect();
+    let scenarios = scenarios.map_err(Failure::input)?;
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = scenarios.iter().find(|scenario| !seen.insert(&scenario.name)) {
+        let name = &twice.name;
+        return Err(Failure::Input(anyhow::anyhow!(
+            "two of the scenarios are named `{name}`; rename one, or give it once"
+        )));
+    }
+    Ok((names.to_vec(), scenarios))
 }
 
 /// What is dealt, to whom.
@@ -179,6 +214,8 @@ struct Table {
     /// What each scenario was called on the command line.
     names: Vec<String>,
     choices: Choices,
+    /// The flags that play a deal again, its scenario and seed apart.
+    flags: Vec<String>,
 }
 
 impl Table {
@@ -193,15 +230,22 @@ impl Table {
     }
 
     /// Plays deals until there are none left or the budget is spent.
-    fn play_all(&self, jobs: usize, budget: Option<Duration>, watch: Stopwatch) -> Result<Vec<Played>, Failure> {
+    fn play_all(
+        &self,
+        jobs: usize,
+        budget: Option<Duration>,
+        watch: Stopwatch,
+        interrupted: &AtomicBool,
+    ) -> Result<Vec<Played>, Failure> {
         let bar = progress(self.deals.len());
         let (next, failed) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let shelf = Shelf::new(self.scenarios.len());
         let job = |_| {
             let mut played = Vec::new();
-            while budget.is_none_or(|budget| watch.elapsed() < budget) {
+            while budget.is_none_or(|budget| watch.elapsed() < budget) && !interrupted.load(Ordering::Relaxed) {
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 let Some(deal) = self.deals.get(place) else { break };
-                let result = self.play_one(*deal, place)?;
+                let result = self.play_one(*deal, place, &shelf)?;
                 if result.verdict != Verdict::Pass {
                     let failed = 1 + failed.fetch_add(1, Ordering::Relaxed);
                     bar.set_message(format!("{failed} failed"));
@@ -221,39 +265,53 @@ impl Table {
         Ok(played)
     }
 
-    fn play_one(&self, deal: Deal, place: usize) -> Result<Played, Failure> {
+    fn play_one(&self, deal: Deal, place: usize, shelf: &Shelf) -> Result<Played, Failure> {
         let root = run::real_root(self.choices.engine)?;
         let choices = Choices { root: root.as_ref().map(|root| root.path().to_owned()), ..self.choices.clone() };
         let spec = runner::spec(&self.scenarios[deal.scenario], deal.seed, &choices).map_err(Failure::input)?;
         if spec.engine == Engine::Real {
             let run = runner::play(&spec).map_err(Failure::of_run)?;
-            return Ok(Played::of(run.report, place, None, false));
+            return Ok(self.told(Played::of(run.report, place, None, false)));
         }
         let doubled = gate::is_doubled(deal.seed);
         let (run, parted) = gate::play_checked(&spec, doubled).map_err(Failure::of_run)?;
-        Ok(Played::of(run.report, place, parted, doubled))
+        let folder = shelf.keep(deal.scenario, &spec, &run);
+        Ok(self.told(Played { folder, ..Played::of(run.report, place, parted, doubled) }))
     }
 
-    /// Keeps the first failing runs of each scenario in full, and gives every failing run the command that plays it again.
-    fn keep_failing(&self, results: &mut [Played], flags: &[String]) -> Result<(), Failure> {
-        let mut provenance = None;
-        let mut kept = vec![0; self.scenarios.len()];
-        for played in results.iter_mut().filter(|played| played.verdict != Verdict::Pass) {
-            let Deal { scenario, seed, .. } = self.deals[played.place];
-            played.repro = Some(failing::rerun(&self.names[scenario], seed, flags));
-            if self.choices.engine != Engine::Native || kept[scenario] >= MOST_KEPT {
-                continue;
-            }
-            kept[scenario] += 1;
-            let choices = Choices { recording: Recording::Full, ..self.choices.clone() };
-            let spec = runner::spec(&self.scenarios[scenario], seed, &choices).map_err(Failure::input)?;
-            let mut run = runner::play(&spec).map_err(Failure::of_run)?;
-            run.report.verdict = played.verdict;
-            let folder = failing::folder(&played.scenario, seed);
-            failing::publish(&folder, &spec, &run, provenance.get_or_insert_with(|| Origin::find().provenance()))?;
-            played.folder = Some(folder);
+    /// With the command that plays it again, if it failed.
+    fn told(&self, played: Played) -> Played {
+        let Deal { scenario, seed, .. } = self.deals[played.place];
+        let failed = played.verdict != Verdict::Pass;
+        Played { repro: failed.then(|| failing::rerun(&self.names[scenario], seed, &self.flags)), ..played }
+    }
+}
+
+/// Where failing runs are put as they are found, so that a gate that is stopped leaves what it has.
+struct Shelf {
+    /// How many of each scenario are kept.
+    kept: Vec<AtomicUsize>,
+    provenance: OnceLock<Provenance>,
+}
+
+impl Shelf {
+    fn new(scenarios: usize) -> Shelf {
+        Shelf { kept: (0..scenarios).map(|_| AtomicUsize::new(0)).collect(), provenance: OnceLock::new() }
+    }
+
+    /// Keeps a failing run, which was recorded in full, unless [`MOST_KEPT`] of its scenario are kept already.
+    fn keep(&self, scenario: usize, spec: &RunSpec, run: &Run) -> Option<PathBuf> {
+        if run.report.verdict == Verdict::Pass || self.kept[scenario].fetch_add(1, Ordering::Relaxed) >= MOST_KEPT {
+            return None;
         }
-        Ok(())
+        let provenance = self.provenance.get_or_init(|| Origin::find().provenance());
+        match failing::keep(spec, run, provenance) {
+            Ok(folder) => Some(folder),
+            Err(error) => {
+                output::note(&format!("warning: {}", exit::chain(&error)));
+                None
+            }
+        }
     }
 }
 
@@ -339,7 +397,7 @@ fn summarise(args: &Args, table: &Table, jobs: usize, wall_ns: u64, results: Vec
 }
 
 fn hours(ns: impl IntoIterator<Item = u64>) -> f64 {
-    ns.into_iter().map(|ns| ns as f64).sum::<f64>() / 3.6e12
+    ns.into_iter().map(|ns| ns as f64).fold(0.0, |sum, ns| sum + ns) / 3.6e12 // an empty sum() would be -0.0
 }
 
 fn per(count: f64, time: f64) -> f64 {
@@ -369,9 +427,13 @@ fn text(gate: &Object, budget: Option<Duration>) -> String {
         gate.runs_per_s,
         grouped(gate.virtual_hours_per_wall_hour as u64)
     ));
-    if let (Some(budget), true) = (budget, gate.runs < gate.dealt) {
-        let (runs, dealt, budget) = (grouped(gate.runs), grouped(gate.dealt), humantime::format_duration(budget));
-        lines.push(format!("the budget of {budget} was spent: {runs} of {dealt} were played"));
+    if gate.runs < gate.dealt {
+        let (runs, dealt) = (grouped(gate.runs), grouped(gate.dealt));
+        let why = budget.filter(|budget| budget.as_nanos() <= u128::from(gate.wall_ns)).map_or_else(
+            || "interrupted".to_owned(),
+            |budget| format!("the budget of {} was spent", humantime::format_duration(budget)),
+        );
+        lines.push(format!("{why}: {runs} of {dealt} were played"));
     }
     for played in gate.results.iter().filter(|played| played.verdict != Verdict::Pass) {
         let verdict = output::alarm(&format!("{:?}", played.verdict).to_lowercase());
@@ -383,7 +445,13 @@ fn text(gate: &Object, budget: Option<Duration>) -> String {
         lines.push(format!("  {}", played.repro.as_deref().unwrap_or_default()));
         lines.extend(played.folder.as_ref().map(|folder| format!("  kept in {}", folder.display())));
     }
-    let failed = if gate.failed == 0 { "none failed".to_owned() } else { format!("{} failed", grouped(gate.failed)) };
+    let failed = if gate.runs == 0 {
+        "nothing was played".to_owned()
+    } else if gate.failed == 0 {
+        "none failed".to_owned()
+    } else {
+        format!("{} failed", grouped(gate.failed))
+    };
     lines.push(format!("\n{failed}\n"));
     lines.join("\n")
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     choices::Shared,
-    exit::{Exit, Failure},
+    exit::{self, Exit, Failure},
     failing,
     output::{self, Format, Out},
     provenance::Origin,
@@ -70,14 +70,15 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     choices.root = root.as_ref().map(|root| root.path().to_owned());
     let spec = runner::spec(&scenario, args.seed, &choices).map_err(Failure::input)?;
     let (run, parted) = play(&spec, args.out.is_some()).map_err(Failure::of_run)?;
-    let folder = match (&args.out, run.report.verdict) {
-        (Some(folder), _) => Some(folder.clone()),
-        (None, Verdict::Pass) => None,
-        (None, _) => Some(failing::folder(&run.report.scenario, run.report.seed)),
+    let kept = match (&args.out, run.report.verdict) {
+        (Some(folder), _) => write(folder, &spec, &run).map(|()| Some(folder.clone())),
+        (None, Verdict::Pass) => Ok(None),
+        (None, _) => failing::keep(&spec, &run, &Origin::find().provenance()).map(Some),
     };
-    if let Some(folder) = &folder {
-        failing::publish(folder, &spec, &run, &Origin::find().provenance())?;
-    }
+    let (folder, unkept) = match kept {
+        Ok(folder) => (folder, None),
+        Err(error) => (None, Some(error)),
+    };
     let exit = Exit::of(run.report.verdict);
     let repro = (exit != Exit::Pass).then(|| match &folder {
         Some(folder) if spec.engine == Engine::Native => failing::repro(folder),
@@ -96,7 +97,19 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
             }
         }
     }
-    Ok(exit)
+    match unkept {
+        Some(error) if exit == Exit::Pass => Err(Failure::Input(error)),
+        Some(error) => {
+            output::note(&format!("warning: {}", exit::chain(&error)));
+            Ok(exit)
+        }
+        None => Ok(exit),
+    }
+}
+
+fn write(folder: &Path, spec: &RunSpec, run: &Run) -> anyhow::Result<()> {
+    let written = runner::write_folder(folder, spec, run, &Origin::find().provenance());
+    written.context("give a folder on a disk with room to --out")
 }
 
 /// Plays a spec. A simulated run that fails is played once more in full, which is itself a check that it is deterministic; a
@@ -159,7 +172,7 @@ pub fn text(spec: &RunSpec, report: &RunReport, parted: Option<&Divergence>) -> 
     let wait = figures.ledger_wait_ppm;
     lines.push(format!("waiting    {}.{:04} % of run wall for the ledger", wait / 10_000, wait % 10_000));
     lines.push(format!(
-        "reserves   {} admitted, {} over a cap, {} waited, {} open at rest",
+        "reserves   {} admitted, {} refused over a cap, {} waited, {} open at rest",
         grouped(figures.reserves_admitted),
         grouped(figures.reserves_over_cap),
         grouped(figures.reserves_waited),

@@ -197,20 +197,27 @@ fn a_failing_run_is_kept_and_its_repro_follows_the_code() {
     assert_eq!(failed.exit, 1, "{}{}", failed.out, failed.err);
     let object = failed.json();
     assert_eq!(object["verdict"], "safety");
-    assert_eq!(object["folder"], "target/shakedown/contention-1");
+    let hash = object["history_hash"].as_str().expect("a run has a history hash");
+    let kept = format!("target/shakedown/contention-1-{}", &hash[..8]);
+    assert_eq!(object["folder"], kept.as_str());
     let repro = object["repro"].as_str().expect("a failing run says how it is played again");
     let (binary, arguments) = repro.split_once(' ').expect("a command has arguments");
     assert_eq!(binary, env!("CARGO_BIN_EXE_shakedown"));
-    assert_eq!(arguments, "repro target/shakedown/contention-1/capsule.toml");
+    assert_eq!(arguments, format!("repro {kept}/capsule.toml"));
     let same = shakedown(folder.path(), &format!("{arguments} --format json"));
     assert_eq!((same.exit, &same.json()["outcome"]), (1, &Value::from("same")), "{}{}", same.out, same.err);
     assert_eq!(same.json()["history_hash"], object["history_hash"]);
     for file in ["capsule.toml", "history.log", "events.jsonl", "result.json"] {
-        assert!(folder.path().join("target/shakedown/contention-1").join(file).is_file(), "{file} is missing");
+        assert!(folder.path().join(&kept).join(file).is_file(), "{file} is missing");
     }
-    let path = folder.path().join("target/shakedown/contention-1/capsule.toml");
+    let path = folder.path().join(&kept).join("capsule.toml");
     let mended =
         fs::read_to_string(&path).expect("the capsule").replacen("bugs = [\"check-after-call\"]", "bugs = []", 1);
+    fs::write(&path, &mended).expect("the capsule can be changed");
+    let damaged = shakedown(folder.path(), arguments);
+    assert_eq!(damaged.exit, 125, "{}{}", damaged.out, damaged.err);
+    assert!(damaged.err.contains("remove its first line"), "{}", damaged.err);
+    let (_digest, mended) = mended.split_once('\n').expect("a capsule has lines");
     fs::write(&path, mended).expect("the capsule can be changed");
     let gone = shakedown(folder.path(), &format!("{arguments} --format json"));
     assert_eq!((gone.exit, &gone.json()["outcome"]), (0, &Value::from("gone")), "{}{}", gone.out, gone.err);
@@ -284,10 +291,28 @@ fn a_gate_plays_its_part_and_writes_junit() {
 }
 
 #[test]
+fn a_name_that_two_scenarios_share_is_refused() {
+    let folder = folder_with(&[]);
+    let said = shakedown(folder.path(), "gate contention contention --seeds 0..2");
+    assert_eq!((said.exit, said.err.contains("`contention`")), (2, true), "{}{}", said.out, said.err);
+}
+
+#[test]
+fn a_failure_that_cannot_be_kept_is_told_all_the_same() {
+    let folder = folder_with(&[("target", "")]);
+    for command in ["run contention --seed 1", "gate contention --seeds 0..4"] {
+        let said = shakedown(folder.path(), &format!("{command} --bug check-after-call --plan none"));
+        assert_eq!(said.exit, 1, "{}{}", said.out, said.err);
+        assert!(said.out.contains("caps-hold") && said.err.contains("warning"), "{}{}", said.out, said.err);
+    }
+}
+
+#[test]
 fn a_spent_budget_is_said() {
     let folder = folder_with(&[]);
     let said = shakedown(folder.path(), "gate --seeds 0..10 --budget 0s");
-    assert_eq!(said.exit, 0, "{}{}", said.out, said.err);
+    assert_eq!(said.exit, 2, "what was not played does not pass: {}{}", said.out, said.err);
+    assert!(said.err.contains("nothing was played"), "{}", said.err);
     assert!(said.out.contains("the budget of 0s was spent: 0 of 10 were played"), "{}", said.out);
     let report = shakedown(folder.path(), "report --budget 0s --format json");
     assert_eq!(report.exit, 0, "{}", report.err);

@@ -56,6 +56,11 @@ pub enum CapsuleError {
         /// The format found.
         found: i64,
     },
+    /// Its text is not what was written.
+    #[error(
+        "the capsule was changed since it was written: its text does not fit its digest; take an unchanged copy, or remove its first line if you changed it on purpose"
+    )]
+    Changed,
     /// It names a bug that this build cannot plant.
     #[error("there is no planted bug `{name}` in this build; known are {}", Bug::ALL.map(Bug::name).join(", "))]
     UnknownBug {
@@ -225,12 +230,14 @@ impl Capsule {
         }
     }
 
-    /// The capsule as TOML, which [`Capsule::from_toml`] reads back equal.
+    /// The capsule as TOML, which [`Capsule::from_toml`] reads back equal. Its first line is the digest of the others.
     pub fn to_toml(&self) -> Result<String, CapsuleError> {
-        toml::to_string(self).map_err(|error| CapsuleError::Unwritable { why: error.to_string() })
+        let text = toml::to_string(self).map_err(|error| CapsuleError::Unwritable { why: error.to_string() })?;
+        Ok(format!("{DIGEST}{}\"\n{text}", blake3::hash(text.as_bytes()).to_hex()))
     }
 
-    /// Reads a capsule and checks every value of it.
+    /// Reads a capsule and checks every value of it, and its digest if it has one: whoever changes a capsule on purpose
+    /// removes that line.
     pub fn from_toml(text: &str) -> Result<Capsule, CapsuleError> {
         /// What is read first, so that a newer format is named as such and not as an unknown field.
         #[derive(Deserialize)]
@@ -243,6 +250,7 @@ impl Capsule {
         if head.format != i64::from(FORMAT) {
             return Err(CapsuleError::Format { found: head.format });
         }
+        let text = undigested(text)?;
         let capsule: Capsule = toml::from_str(text).map_err(unreadable)?;
         capsule.spec()?;
         Ok(capsule)
@@ -311,6 +319,17 @@ impl Capsule {
         };
         write().map_err(|source| file("write", path, source))
     }
+}
+
+/// How a capsule's first line begins.
+const DIGEST: &str = "digest = \"";
+
+/// The text without its digest, which must fit it.
+fn undigested(text: &str) -> Result<&str, CapsuleError> {
+    let Some((digest, rest)) = text.strip_prefix(DIGEST).and_then(|text| text.split_once("\"\n")) else {
+        return Ok(text);
+    };
+    if digest == blake3::hash(rest.as_bytes()).to_hex().as_str() { Ok(rest) } else { Err(CapsuleError::Changed) }
 }
 
 fn file(doing: &'static str, path: &Path, source: io::Error) -> CapsuleError {

@@ -1,7 +1,7 @@
 //! A scenario, as its file says and as it is played: who, how many, how long, under which caps and weather.
 
 use faults::Swarm;
-use kernel::money::{MicroUsd, Price};
+use kernel::money::{MicroUsd, Price, Usage};
 use serde::{Deserialize, Serialize};
 use sim::{DiskSpec, LinkWeather};
 use std::time::Duration;
@@ -79,6 +79,16 @@ pub struct Provider {
     pub speedup: u64,
     /// What a model costs; the ledger is given the same prices at its genesis.
     pub price: Price,
+}
+
+impl Provider {
+    /// What a call of `usage` takes on a good day.
+    pub fn latency(&self, usage: Usage) -> Duration {
+        let tokens = u128::from(usage.input_tokens) * u128::from(self.input_token_ns)
+            + u128::from(usage.output_tokens) * u128::from(self.output_token_ns);
+        let ns = (u128::from(self.base_ns) + tokens) / u128::from(self.speedup.max(1));
+        Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
 }
 
 /// How the ledger is run.
@@ -232,7 +242,7 @@ impl Provider {
 impl LedgerTerms {
     fn check(&self) -> Result<(), Senseless> {
         lasts_within("ledger.lease", self.lease, Duration::from_millis(1), Duration::from_secs(24 * 3_600))?;
-        within("ledger.batch_limit", self.batch_limit, 1, 65_536)?;
+        within("ledger.batch_limit", self.batch_limit, 2, 65_536)?;
         within("ledger.queue_limit", self.queue_limit, 1, 10_000_000)?;
         within("ledger.batch_cost_ns", self.batch_cost_ns, 0, MINUTE_NS)?;
         within("ledger.request_cost_ns", self.request_cost_ns, 0, MINUTE_NS)?;

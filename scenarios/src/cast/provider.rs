@@ -146,10 +146,5 @@ impl Provider {
 
 /// How long a call of `usage` takes at `slow_factor` times the usual.
 pub(super) fn latency(casting: &Casting, slow_factor: u32, usage: Usage) -> Duration {
-    let terms = &casting.scenario.provider;
-    let tokens = u128::from(usage.input_tokens) * u128::from(terms.input_token_ns)
-        + u128::from(usage.output_tokens) * u128::from(terms.output_token_ns);
-    let usual_ns = (u128::from(terms.base_ns) + tokens) / u128::from(terms.speedup.max(1));
-    let ns = usual_ns.saturating_mul(u128::from(slow_factor.max(1)));
-    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+    casting.scenario.provider.latency(usage).saturating_mul(slow_factor.max(1))
 }

@@ -5,12 +5,12 @@ use crate::{
     cast::node_named,
     scenario::{Scenario, Senseless, StoreKind},
     workload::{
-        self,
+        self, Unit,
         arrivals::{self, Arrivals},
     },
 };
 use faults::{Drawn, Ground, Plan, PlanError, Target};
-use kernel::planted::Bug;
+use kernel::{id::RunId, money::Usage, planted::Bug};
 use sim::{Engine, Recording};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -96,6 +96,21 @@ pub enum SpecError {
         /// Its name.
         scenario: String,
     },
+    /// A call takes so long that no run with it can come to rest in time.
+    #[error(
+        "a call of run {run} that reads {} and generates {} tokens takes {latency:?}, and everything must be at rest {bound:?} after the faults; lower its tokens or raise the scenario's heal_bound",
+        usage.input_tokens, usage.output_tokens
+    )]
+    Endless {
+        /// Its run.
+        run: RunId,
+        /// What it uses.
+        usage: Usage,
+        /// How long it takes on a good day.
+        latency: Duration,
+        /// The scenario's bound.
+        bound: Duration,
+    },
     /// The real engine can make no fault happen.
     #[error("the real engine can make no fault happen and this plan has {faults}; use --plan none, or --engine native")]
     RealFaults {
@@ -170,6 +185,13 @@ impl RunSpec {
         if agents == 0 || agents != self.scenario.sizes.agents {
             let why = format!("the work is for {agents} agents, and there are {}", self.scenario.sizes.agents);
             return Err(SpecError::Senseless(Senseless { field: "sizes.agents", why }));
+        }
+        let Scenario { provider, heal_bound, .. } = &self.scenario;
+        for item in self.work.agents.iter().flatten() {
+            let latency = |unit: &Unit| (unit.usage, provider.latency(unit.usage));
+            if let Some((usage, latency)) = item.units.iter().map(latency).find(|(_, latency)| latency > heal_bound) {
+                return Err(SpecError::Endless { run: item.run, usage, latency, bound: *heal_bound });
+            }
         }
         for (index, planned) in self.plan.faults.iter().enumerate() {
             let names: &[&String] = match &planned.target {

@@ -14,6 +14,7 @@ use kernel::{
     money::Usage,
 };
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// One paid call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,14 +54,22 @@ pub struct WorkList {
 }
 
 /// The work of a scenario, drawn from `seed`.
+///
+/// An agent's list is no longer than it could begin before the scenario ends, whatever the sizes allow.
 pub fn draw(scenario: &Scenario, seed: u64) -> WorkList {
-    let (sizes, price) = (&scenario.sizes, &scenario.provider.price);
+    let mut sizes = scenario.sizes.clone();
+    let begun = sizes.lasts.as_nanos() * u128::from(scenario.provider.speedup.max(1)) / SHORTEST_RUN.as_nanos();
+    sizes.runs_per_agent = sizes.runs_per_agent.min(u32::try_from(begun + 1).unwrap_or(u32::MAX));
+    let (sizes, price) = (&sizes, &scenario.provider.price);
     match scenario.workload {
         Workload::Research => research::work(sizes, seed),
         Workload::Contention => contention::work(sizes, price),
         Workload::Takeover => takeover::work(sizes, seed),
     }
 }
+
+/// Less than a run takes from beginning to end at the provider's usual speed, one that is turned away included.
+const SHORTEST_RUN: Duration = Duration::from_secs(5);
 
 /// The user that agent `index` works for.
 fn user(index: u32, agents_per_user: u32) -> UserId {
