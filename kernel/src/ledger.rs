@@ -89,7 +89,7 @@ impl<S: Store> Ledger<S> {
         }
         let head = tables.record.head();
         let fits = match loaded.digest {
-            Some(digest) => digest == tables.digest() && head.next_seq == loaded.checkpoint,
+            Some(digest) => digest == tables.digest_as_loaded() && head.next_seq == loaded.checkpoint,
             None => loaded.rows.is_empty() && loaded.checkpoint == 0,
         };
         if !fits {
@@ -185,7 +185,7 @@ impl<S: Store> Ledger<S> {
         Ok(())
     }
 
-    /// One hash a table, by its stable number, over its rows in key order.
+    /// One hash a table, by its stable number, over all of its rows.
     pub fn table_hashes(&self) -> Vec<(u16, Hash)> {
         self.tables.hashes().into_iter().map(|table| (table.number, table.hash)).collect()
     }
