@@ -225,8 +225,10 @@ impl Ground {
         let whole = u64::try_from(self.lasts.as_nanos()).unwrap_or(u64::MAX);
         let begins = Duration::from_nanos(stream.below((whole - whole / 10).max(1)));
         // Outages last a fifth of the phase or a minute at most, and often much less: below, near and above a lease's length.
-        // A lowered cap binds only once something is committed, so it stays for as much as half the phase.
-        let most = if kind == Kind::CapLowered { whole / 2 } else { (whole / 5).min(60_000_000_000) };
+        // A lowered cap binds only once something is committed, so it stays for as much as half the phase; so do refusals by
+        // the provider, which have to fall together with an outage before anyone releases what another holds.
+        let stays = matches!(kind, Kind::CapLowered | Kind::TooManyRequests | Kind::ServerError);
+        let most = if stays { whole / 2 } else { (whole / 5).min(60_000_000_000) };
         let longest = most >> stream.below(6);
         let lasts = Duration::from_nanos(stream.between(longest / 2, longest));
         let fault = draw_fault(kind, stream);
@@ -295,8 +297,9 @@ fn draw_fault(kind: Kind, stream: &mut Stream) -> Fault {
             let level = LEVELS[(free % 4) as usize].to_owned();
             Fault::CapLowered { level, percent: ((free >> 8) % 100) as u32 }
         }
-        Kind::TooManyRequests => Fault::TooManyRequests { ppm: small.saturating_mul(2) },
-        Kind::ServerError => Fault::ServerError { ppm: small.saturating_mul(2) },
+        // One call in fifty to two in three.
+        Kind::TooManyRequests => Fault::TooManyRequests { ppm: 20_000 << (free % 6) },
+        Kind::ServerError => Fault::ServerError { ppm: 20_000 << (free % 6) },
         Kind::Slow => Fault::Slow { factor: 2 + (free % 9) as u32 },
         Kind::ReplyLost => Fault::ReplyLost { ppm: small },
         Kind::Cancel => Fault::Cancel { nth: log_uniform(stream, 512) },

@@ -5,9 +5,10 @@ use serde::Deserialize;
 use std::{io::Read, path::Path};
 
 /// The shipped scenarios: name and file.
-const SHIPPED: [(&str, &str); 4] = [
+const SHIPPED: [(&str, &str); 5] = [
     ("fleet", include_str!("../catalogue/fleet.toml")),
     ("contention", include_str!("../catalogue/contention.toml")),
+    ("edge-of-cap", include_str!("../catalogue/edge-of-cap.toml")),
     ("partition", include_str!("../catalogue/partition.toml")),
     ("crash", include_str!("../catalogue/crash.toml")),
 ];
@@ -64,7 +65,7 @@ pub enum CatalogueError {
 }
 
 /// The names of the shipped scenarios, in the order a gate deals over them.
-pub fn names() -> [&'static str; 4] {
+pub fn names() -> [&'static str; SHIPPED.len()] {
     SHIPPED.map(|(name, _)| name)
 }
 

@@ -17,6 +17,8 @@ pub enum Workload {
     Research,
     /// Every agent asks for the same amount many times against one cap.
     Contention,
+    /// Every agent asks at once for what is left at one level, which the seed picks.
+    Edge,
     /// Research runs, each with agents standing by that wait for its lease and take over when it is lost.
     Takeover,
 }

@@ -69,7 +69,7 @@ fn senseless_scenarios_are_refused_with_a_remedy() {
 fn unknown_names_are_refused_with_what_is_known() {
     let error = catalogue::find("flet").expect_err("unknown").to_string();
     assert!(
-        error.contains("did you mean `fleet`?") && error.contains("fleet, contention, partition, crash"),
+        error.contains("did you mean `fleet`?") && error.contains("fleet, contention, edge-of-cap, partition, crash"),
         "{error}"
     );
     assert!(matches!(catalogue::find("zzz"), Err(CatalogueError::Unknown { nearest: None, .. })));

@@ -267,7 +267,8 @@ impl Agent {
     async fn work(self: &Rc<Self>, item: &Item, hold: &Rc<Hold>, memory: &mut Memory) -> Worked {
         let (news, mut newspaper) = mpsc::unbounded_channel();
         let (item, hold, meter, unheard) = (item.clone(), hold.clone(), memory.meter.clone(), RefCell::default());
-        let stint = Rc::new(Stint { item, hold, meter, news, unheard });
+        let on_the_wire = RefCell::default();
+        let stint = Rc::new(Stint { item, hold, meter, news, unheard, on_the_wire });
         let keeping = stint.clone();
         let keeper = self.world.spawn(async move {
             keeping.hold.clone().keep().await;
@@ -275,6 +276,9 @@ impl Agent {
         });
         let worked = self.work_in_rounds(&stint, &mut newspaper, memory).await;
         keeper.cancel();
+        if matches!(worked, Worked::Lost) {
+            self.report_late(&stint);
+        }
         worked
     }
 

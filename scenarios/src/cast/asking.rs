@@ -32,7 +32,18 @@ pub(super) struct Lines {
     id: ClientId,
     /// Requests made so far, which is the number of the last: a client numbers from 1 in the order it is asked.
     asked: Cell<u64>,
-    calls: RefCell<BTreeMap<ReservationId, oneshot::Sender<FromProvider>>>,
+    /// Who waits for the provider's answer under each key: the latest to have asked.
+    calls: RefCell<BTreeMap<ReservationId, Waiter>>,
+    /// The last answer under each key that its waiter has not taken up.
+    heard: RefCell<BTreeMap<ReservationId, FromProvider>>,
+    /// Waiters so far, which tells one from the next under the same key.
+    waiters: Cell<u64>,
+}
+
+/// Someone who waits for the provider's answer.
+struct Waiter {
+    number: u64,
+    answer: oneshot::Sender<FromProvider>,
 }
 
 /// What the ledger said to a request.
@@ -43,7 +54,15 @@ impl Lines {
     pub(super) fn open(world: World) -> Rc<Lines> {
         let id = ClientId(u64::from(world.node().0) + 1);
         let client = Client::new(world.clone(), LEDGER, id, RETRY);
-        let lines = Rc::new(Lines { world, client, id, asked: Cell::new(0), calls: RefCell::default() });
+        let lines = Rc::new(Lines {
+            world,
+            client,
+            id,
+            asked: Cell::new(0),
+            calls: RefCell::default(),
+            heard: RefCell::default(),
+            waiters: Cell::new(0),
+        });
         let receiving = lines.clone();
         lines.world.spawn(async move {
             loop {
@@ -66,7 +85,8 @@ impl Lines {
                 let (FromProvider::Answer { key, .. } | FromProvider::Closed { key, .. }) = message;
                 let waiting = self.calls.borrow_mut().remove(&key);
                 if let Some(waiting) = waiting {
-                    let _gone = waiting.send(message);
+                    self.heard.borrow_mut().insert(key, message);
+                    let _gone = waiting.answer.send(message);
                 }
             }
             _ => {}
@@ -99,24 +119,38 @@ impl Lines {
         self.client.query(query, patience).await.ok()
     }
 
+    /// Listens for what the provider says under `key`, in the place of whoever listened before.
+    pub(super) fn listen(self: &Rc<Self>, key: ReservationId) -> (Listed, oneshot::Receiver<FromProvider>) {
+        let number = self.waiters.get() + 1;
+        self.waiters.set(number);
+        let (answer, answered) = oneshot::channel();
+        self.calls.borrow_mut().insert(key, Waiter { number, answer });
+        (Listed { lines: self.clone(), key, number }, answered)
+    }
+
+    /// An answer that came and was taken up by nobody: its waiter was dropped meanwhile.
+    pub(super) fn heard_by_nobody(&self, key: ReservationId) -> Option<FromProvider> {
+        self.heard.borrow_mut().remove(&key)
+    }
+
     /// Says `message` to the provider under `key` and waits for what it says to that, saying it again after each of `limits`
     /// but the last; `before` is run before each copy and may call it off. `None` when nothing came or it was called off.
     pub(super) async fn tell_provider(
-        &self,
+        self: &Rc<Self>,
         key: ReservationId,
         message: ToProvider,
         limits: &[Duration],
         mut before: impl FnMut() -> bool,
     ) -> Option<FromProvider> {
-        let (answer, mut answered) = oneshot::channel();
-        self.calls.borrow_mut().insert(key, answer);
-        let _listed = Listed { lines: self, key };
+        let (listed, mut answered) = self.listen(key);
+        let _listed = listed;
         for limit in limits {
             if !before() {
                 return None;
             }
             self.world.send(PROVIDER, encode(&message));
             if let Ok(answer) = self.world.timeout(*limit, &mut answered).await {
+                self.heard.borrow_mut().remove(&key);
                 return answer.ok();
             }
         }
@@ -124,15 +158,19 @@ impl Lines {
     }
 }
 
-/// Takes a call off the list of those that wait for an answer, however its future ends.
-struct Listed<'a> {
-    lines: &'a Lines,
+/// Takes a call off the list of those that wait for an answer, however its future ends, unless another waits by then.
+pub(super) struct Listed {
+    lines: Rc<Lines>,
     key: ReservationId,
+    number: u64,
 }
 
-impl Drop for Listed<'_> {
+impl Drop for Listed {
     fn drop(&mut self) {
-        self.lines.calls.borrow_mut().remove(&self.key);
+        let mut calls = self.lines.calls.borrow_mut();
+        if calls.get(&self.key).is_some_and(|waiter| waiter.number == self.number) {
+            calls.remove(&self.key);
+        }
     }
 }
 

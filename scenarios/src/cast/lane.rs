@@ -48,8 +48,10 @@ pub(super) struct Stint {
     pub(super) hold: Rc<Hold>,
     pub(super) meter: Rc<Meter>,
     pub(super) news: mpsc::UnboundedSender<News>,
-    /// Reports that were begun and whose decision no lane has learned.
+    /// Reports that were begun and that no lane knows to be taken, or to be refused for another reason than a lost lease.
     pub(super) unheard: RefCell<BTreeMap<UnitId, Vec<Command>>>,
+    /// Calls that were sent and whose answer no lane has.
+    pub(super) on_the_wire: RefCell<BTreeMap<UnitId, Job>>,
 }
 
 /// What whoever sees a run through is told.
@@ -184,10 +186,8 @@ impl Agent {
             let Ok(answer) = self.call(stint, &unit, attempt, key).await else { return Ended::Lost };
             match answer {
                 Some((Answered::Ok, usage)) => {
-                    let settle = Command::Reserve(reserve::Command::Settle { reservation: key, usage });
-                    let end = end_attempt(stint, &unit, attempt, AttemptState::Succeeded);
                     return self
-                        .report(stint, &unit, vec![settle, end])
+                        .report(stint, &unit, succeeded(stint, &unit, attempt, key, usage))
                         .await
                         .err()
                         .unwrap_or(Ended::Succeeded(attempt, key));
@@ -265,16 +265,18 @@ impl Agent {
         let most = latency(&self.casting, 1, unit.most) + GRACE;
         let limits: [Duration; COPIES as usize] = std::array::from_fn(|copy| most * (1 << copy.saturating_sub(1)));
         let message = ToProvider::Call { key, model: self.casting.scenario.provider.price.model, usage: unit.usage };
+        stint.on_the_wire.borrow_mut().insert(unit.unit, Job { unit: *unit, attempt, open: Some(key) });
         let answer = answered(self.lines.tell_provider(key, message, &limits, may_be_sent).await);
         if answer.is_none() && !stint.hold.is_current() {
             return Err(Lost);
         }
+        stint.on_the_wire.borrow_mut().remove(&unit.unit);
         Fact::CallEnded { key, answered: answer.map(|(answered, _)| answered) }.note(&self.world);
         Ok(answer)
     }
 
     /// What is recorded of a call that is known not to have been charged.
-    fn turned_away(&self, stint: &Stint, unit: &Unit, attempt: u32, key: ReservationId) -> Vec<Command> {
+    pub(super) fn turned_away(&self, stint: &Stint, unit: &Unit, attempt: u32, key: ReservationId) -> Vec<Command> {
         let release = Command::Reserve(reserve::Command::Release { reservation: key });
         let failed = end_attempt(stint, unit, attempt, AttemptState::Failed);
         let leaked = end_attempt(stint, unit, attempt, AttemptState::Indeterminate);
@@ -292,7 +294,7 @@ impl Agent {
                 Ok(Some(Ok(_))) => break Ok(()),
                 Ok(Some(Err(_))) => break Err(Ended::Puzzled),
                 Ok(None) => patience *= 2,
-                Err(Lost) => break Err(Ended::Lost),
+                Err(Lost) => return Err(Ended::Lost), // and the report is left to be made late
             }
         };
         stint.unheard.borrow_mut().remove(&unit.unit);
@@ -313,6 +315,12 @@ impl Agent {
         let least_ns = (BACKOFF_NS << (attempt - 1)) / self.casting.scenario.provider.speedup.max(1);
         self.world.sleep(Duration::from_nanos(least_ns + self.world.random() % least_ns.max(1))).await;
     }
+}
+
+/// What is recorded of a call that was answered.
+pub(super) fn succeeded(stint: &Stint, unit: &Unit, attempt: u32, key: ReservationId, usage: Usage) -> Vec<Command> {
+    let settle = Command::Reserve(reserve::Command::Settle { reservation: key, usage });
+    vec![settle, end_attempt(stint, unit, attempt, AttemptState::Succeeded)]
 }
 
 fn end_attempt(stint: &Stint, unit: &Unit, attempt: u32, state: AttemptState) -> Command {

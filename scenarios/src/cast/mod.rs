@@ -5,6 +5,7 @@
 mod agent;
 mod asking;
 mod lane;
+mod late;
 mod ledger;
 mod meter;
 mod owner;

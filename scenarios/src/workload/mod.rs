@@ -5,6 +5,7 @@
 
 pub mod arrivals;
 pub mod contention;
+pub mod edge;
 pub mod research;
 pub mod takeover;
 
@@ -64,6 +65,7 @@ pub fn draw(scenario: &Scenario, seed: u64) -> WorkList {
     match scenario.workload {
         Workload::Research => research::work(sizes, seed),
         Workload::Contention => contention::work(sizes, price),
+        Workload::Edge => edge::work(sizes, price, seed),
         Workload::Takeover => takeover::work(sizes, seed),
     }
 }

@@ -4,6 +4,7 @@
 mod playing;
 
 mod contention;
+mod edge;
 mod fleet;
 mod storms;
 mod takeover;

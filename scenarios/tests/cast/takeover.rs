@@ -5,10 +5,10 @@ use kernel::{
     lease::{Event::Granted, Lock},
     planted::Bug,
     record::Event,
-    run,
+    reserve, run,
 };
 use scenarios::{cast, fact::Fact, scenario::Workload, workload};
-use sim::NodeId;
+use sim::{NodeId, Reach};
 use std::{collections::BTreeMap, time::Duration};
 
 fn play(seed: u64, zombie: bool) -> Seen {
@@ -86,4 +86,37 @@ fn no_slot_goes_to_a_waiter_that_was_deposed_unless_the_fence_is_skipped() {
     }
     let caught = seeds.filter(|seed| stale(&play_with_waiters(*seed, vec![Bug::SkipFence])) > 0).count();
     assert!(caught > 0, "the fence is never needed");
+}
+
+/// A holder's call is turned away while it cannot reach the ledger; a standby releases the reservation, and the holder returns.
+fn play_late_return(bugs: Vec<Bug>) -> Seen {
+    let mut scenario = fleet();
+    scenario.workload = Workload::Takeover;
+    (scenario.sizes.agents, scenario.sizes.standbys, scenario.sizes.runs_per_agent) = (2, 1, 1);
+    let work = workload::draw(&scenario, 7);
+    Play { bugs, ..Play::native(scenario, work, 7) }.play_with(move |control, stage| async move {
+        stage.provider.set(cast::ProviderWeather { error_ppm: 1_000_000, ..Default::default() });
+        control.sleep(Duration::from_secs(20)).await;
+        stage.provider.set(cast::ProviderWeather::default());
+        let between = Reach::Between(cast::agent(0), cast::LEDGER);
+        control.partition(&between).expect("the native engine cuts links");
+        control.sleep(Duration::from_secs(80)).await;
+        control.mend(&between).expect("the native engine mends links");
+    })
+}
+
+#[test]
+fn a_late_release_is_refused_unless_the_bug_of_releasing_twice_is_on() {
+    let cases = [(vec![], 1), (vec![Bug::ReleaseTwice], 2)];
+    for (bugs, times) in cases {
+        let seen = play_late_return(bugs.clone());
+        assert!(seen.at_rest, "{bugs:?}");
+        let released = seen.events(|event| matches!(event, Event::Reserve(reserve::Event::Released { .. })));
+        assert_eq!(released, times, "{bugs:?}");
+        let deposed = seen.events(|event| {
+            use kernel::{effect::Event::Decided, lease::Refusal::Deposed, request::Refusal::Lease};
+            matches!(event, Event::Effect(Decided { outcome: Err(Lease(Deposed { .. })), .. }))
+        });
+        assert!(deposed > 0 || !bugs.is_empty(), "nothing was reported late");
+    }
 }
