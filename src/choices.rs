@@ -26,6 +26,9 @@ pub struct Shared {
     /// How many agents, 1 to 65,536 [default: the scenario's].
     #[arg(long, value_name = "N", value_parser = agents)]
     pub agents: Option<u32>,
+    /// How many agents share one user, and so that user's caps and slots, 1 to 65,536 [default: the scenario's].
+    #[arg(long, value_name = "N", value_parser = agents)]
+    pub agents_per_user: Option<u32>,
     /// How long agents begin new runs, such as 10m, in virtual time [default: the scenario's].
     #[arg(long = "for", value_name = "TIME", value_parser = lasts)]
     pub lasts: Option<Duration>,
@@ -102,6 +105,7 @@ impl Shared {
         };
         Ok(Choices {
             agents: self.agents,
+            agents_per_user: self.agents_per_user,
             lasts: self.lasts,
             store: self.store.map(StoreKind::from),
             engine: self.engine.into(),
@@ -117,6 +121,9 @@ impl Shared {
         let mut flag = |name: &str, value: String| flags.extend([name.to_owned(), value]);
         if let Some(agents) = self.agents {
             flag("--agents", agents.to_string());
+        }
+        if let Some(agents) = self.agents_per_user {
+            flag("--agents-per-user", agents.to_string());
         }
         if let Some(lasts) = self.lasts {
             flag("--for", humantime::format_duration(lasts).to_string().replace(' ', ""));

@@ -10,7 +10,7 @@ use std::{fmt, process::ExitCode};
 pub enum Exit {
     /// Everything held; for `repro`, the failure is gone.
     Pass = 0,
-    /// An invariant was broken; for `repro`, it still fails.
+    /// An invariant was broken; for `repro`, it still fails; for `report`, a counted figure missed its target.
     Safety = 1,
     /// Bad usage or input.
     Usage = 2,

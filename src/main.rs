@@ -21,7 +21,7 @@ mod run;
 
 use clap::{Parser, Subcommand};
 use exit::{Exit, Failure};
-use output::{Format, Out};
+use output::{FormatName, Out};
 use std::{panic, process::ExitCode, sync::Mutex};
 
 /// Plays fleets of agents against one ledger, in bad weather on purpose, and says what was measured and what was not.
@@ -32,8 +32,8 @@ struct Cli {
     command: Option<Command>,
 
     /// How results are written to standard output.
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    #[arg(long, global = true, value_enum, default_value_t = FormatName::Text)]
+    format: FormatName,
 }
 
 #[derive(Debug, Subcommand)]
@@ -86,12 +86,12 @@ fn main() -> ExitCode {
 }
 
 fn perform(cli: Cli) -> Result<Exit, Failure> {
-    let mut out = Out::new(cli.format);
+    let out = || cli.format.without_table().map(Out::new);
     match cli.command.unwrap_or_else(|| Command::Report(report::Args::default())) {
-        Command::Report(args) => report::perform(&args, &mut out),
-        Command::List => list::perform(&mut out),
-        Command::Run(args) => run::perform(&args, &mut out),
-        Command::Gate(args) => gate::perform(&args, &mut out),
-        Command::Repro(args) => repro::perform(&args, &mut out),
+        Command::Report(args) => report::perform(&args, cli.format),
+        Command::List => list::perform(&mut out()?),
+        Command::Run(args) => run::perform(&args, &mut out()?),
+        Command::Gate(args) => gate::perform(&args, &mut out()?),
+        Command::Repro(args) => repro::perform(&args, &mut out()?),
     }
 }

@@ -8,8 +8,34 @@ use std::{
     io::{self, IsTerminal as _, Write as _},
 };
 
-/// How results are written.
+/// How results are written, by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FormatName {
+    /// For people.
+    Text,
+    /// The table of `report` as Markdown.
+    Markdown,
+    /// The table of `report` as CSV, a line for each figure at each size.
+    Csv,
+    /// One JSON object.
+    Json,
+}
+
+impl FormatName {
+    /// The format, of a command that writes no table.
+    pub fn without_table(self) -> Result<Format, Failure> {
+        match self {
+            FormatName::Text => Ok(Format::Text),
+            FormatName::Json => Ok(Format::Json),
+            FormatName::Markdown | FormatName::Csv => Err(Failure::input(anyhow::anyhow!(
+                "only `report` writes a table; give --format text or --format json"
+            ))),
+        }
+    }
+}
+
+/// How results are written that are no table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// For people.
     Text,

@@ -1,29 +1,32 @@
 //! `report`: makes the records that are missing or stale, within a time budget, then prints the table.
 //!
-//! What can be made so far: the counts of C3 from contention runs, and the predictions of C9 from fleets without faults. Raw
-//! times are read from the facts in each run's history; no figure is taken over from a run's own report unless it is a count.
+//! What can be made so far: the counts of C3 from contention runs, and the ladder of C9 from fleets, with faults and without,
+//! under the published caps and under caps scaled to n. Its raw times are those the runs' figures were worked out from.
 
+mod spent;
 mod take;
 
 use crate::{
     clock::Stopwatch,
     exit::{Exit, Failure},
-    output::{Format, Out},
-    provenance::Origin,
+    output::{self, Format, FormatName, Out},
+    provenance::{self, Origin},
 };
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use reports::{
+    plot,
     record::{Record, Records},
     render,
     row::Rows,
-    table::{self, Context, Status, Table},
+    table::{self, Context, Met, Spot, Status, Table},
 };
 use scenarios::runner::Verdict;
 use serde::Serialize;
+use spent::Spent;
 use std::{
     fs, io,
-    io::Write as _,
+    io::{Read as _, Seek as _, Write as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -35,20 +38,26 @@ const BUDGET: Duration = Duration::from_secs(90);
 /// Where records are kept between reports.
 const RECORDS: &str = "target/shakedown/records.jsonl";
 
+/// Where the table and the plots are written.
+const OUT: &str = "target/shakedown/report";
+
 /// What `report` may be told.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Begin no more measuring once this much time has passed; what did not fit is NOT MEASURED.
+    /// Begin nothing that is not expected to be done in this much time; what does not fit is NOT MEASURED.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "90s")]
     budget: Duration,
     /// Where records are kept from report to report.
     #[arg(long, value_name = "FILE", default_value = RECORDS)]
     records: PathBuf,
+    /// Where the table, as Markdown and as CSV, and the plots are written.
+    #[arg(long, value_name = "DIR", default_value = OUT)]
+    out: PathBuf,
 }
 
 impl Default for Args {
     fn default() -> Args {
-        Args { budget: BUDGET, records: PathBuf::from(RECORDS) }
+        Args { budget: BUDGET, records: PathBuf::from(RECORDS), out: PathBuf::from(OUT) }
     }
 }
 
@@ -66,7 +75,7 @@ struct Object<'a> {
 }
 
 /// Does it.
-pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
+pub fn perform(args: &Args, format: FormatName) -> Result<Exit, Failure> {
     let watch = Stopwatch::start();
     let rows = Rows::built_in().map_err(Failure::defect)?;
     let origin = Origin::find();
@@ -75,23 +84,62 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     let mut context = Context {
         commit: origin.commit.clone(),
         binary: origin.binary.clone(),
+        machine: provenance::machine(),
         scenarios: takes.iter().map(Take::scenario).collect(),
         assumptions: take::assumptions(&takes),
         ..Context::default()
     };
     let before = table::render(&rows, &records, &context);
     let wanted: Vec<&Take> = takes.iter().filter(|take| origin.dirty || !is_told(&before, take)).collect();
+    let (made, verdicts) = make(args, watch, &wanted, &origin, &mut records, &mut context)?;
+    let table = table::render(&rows, &records, &context);
+    publish(&args.out, &table).map_err(Failure::Input)?;
+    let mut out = Out::new(if format == FormatName::Json { Format::Json } else { Format::Text });
+    let changes = if origin.dirty { " with uncommitted changes" } else { "" };
+    let binary = origin.binary.get(..16).unwrap_or(&origin.binary);
+    let of = format!("commit {}{changes}, binary {binary}", origin.commit);
+    match format {
+        FormatName::Text => out.text(&format!("{}\n{of}\n", render::text(&table, width())))?,
+        FormatName::Markdown => out.text(&format!("{}\n{of}\n", render::markdown(&table)))?,
+        FormatName::Csv => out.text(&render::csv(&table).map_err(Failure::defect)?)?,
+        FormatName::Json => out.json(&Object {
+            table: &table,
+            commit: &origin.commit,
+            dirty: origin.dirty,
+            binary: &origin.binary,
+            made,
+            wall_ns: watch.elapsed_ns(),
+        })?,
+    }
+    output::note(&format!("table and plots are in {}", args.out.display()));
+    Ok(exit(verdicts, &table))
+}
+
+/// Makes the records of `wanted`, as far as the budget goes; gives back how many there are, and the verdicts of runs that failed.
+fn make(
+    args: &Args,
+    watch: Stopwatch,
+    wanted: &[&Take],
+    origin: &Origin,
+    records: &mut Records,
+    context: &mut Context,
+) -> Result<(usize, Vec<Verdict>), Failure> {
     let bar = progress(wanted.len());
-    let (mut made, mut verdicts) = (0, Vec::new());
+    let (mut made, mut verdicts, mut spent) = (0, Vec::new(), Spent::default());
     for take in wanted {
         bar.set_message(take.what());
-        let taken = if watch.elapsed() < args.budget {
-            take.perform(&origin)?
-        } else {
-            Taken::Nothing {
-                verdict: Verdict::Pass,
-                reason: format!("did not fit into the budget of {}", humantime::format_duration(args.budget)),
+        let left = args.budget.saturating_sub(watch.elapsed());
+        let taken = match spent.refuses(take, left) {
+            None => {
+                let began = Stopwatch::start();
+                let taken = take.perform(origin)?;
+                spent.add(take, began.elapsed());
+                taken
             }
+            Some(about) => Taken::Nothing {
+                verdict: Verdict::Pass,
+                reason: format!("did not fit into the budget of {}{about}", humantime::format_duration(args.budget)),
+            },
         };
         match taken {
             Taken::Records(taken) => {
@@ -100,39 +148,48 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
                 records.records.extend(taken);
             }
             Taken::Nothing { verdict, reason } => {
-                records.records.retain(|record| !take.feeds(&record.row, record.sizes.get("agents").copied()));
-                context.skipped.extend(take.figures().map(|figure| (figure, reason.clone())));
+                let kept = |record: &Record| !take.feeds(record);
+                let doubtful = records.records.iter().take(records.doubtful).filter(|record| kept(record)).count();
+                records.records.retain(kept);
+                records.doubtful = doubtful;
+                context.skipped.extend(take.spots().map(|spot| (spot, reason.clone())));
                 verdicts.push(verdict);
             }
         }
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let table = table::render(&rows, &records, &context);
-    match out.format {
-        Format::Json => out.json(&Object {
-            table: &table,
-            commit: &origin.commit,
-            dirty: origin.dirty,
-            binary: &origin.binary,
-            made,
-            wall_ns: watch.elapsed_ns(),
-        })?,
-        Format::Text => {
-            out.text(&render::text(&table, width()))?;
-            let changes = if origin.dirty { " with uncommitted changes" } else { "" };
-            let binary = origin.binary.get(..16).unwrap_or(&origin.binary);
-            out.line(format_args!("\ncommit {}{changes}, binary {binary}", origin.commit))?;
-        }
+    Ok((made, verdicts))
+}
+
+/// The gravest verdict of the runs; of runs that all passed, whether what they counted is what it has to be.
+fn exit(verdicts: Vec<Verdict>, table: &Table) -> Exit {
+    let missed = table.lines.iter().any(|line| line.status == Status::Counted { met: Met::Fail });
+    match Exit::of_all(verdicts) {
+        Exit::Pass if missed => Exit::Safety,
+        exit => exit,
     }
-    Ok(Exit::of_all(verdicts))
+}
+
+/// Writes the table and its plots, each file beside its place and then renamed into it.
+fn publish(folder: &Path, table: &Table) -> anyhow::Result<()> {
+    let cannot = || format!("the report cannot be written to {}; give another folder with --out", folder.display());
+    fs::create_dir_all(folder).with_context(cannot)?;
+    let mut files =
+        vec![("table.md".to_owned(), render::markdown(table)), ("table.csv".to_owned(), render::csv(table)?)];
+    files.extend(plot::plots(table)?.into_iter().map(|plot| (plot.name, plot.svg)));
+    for (name, text) in files {
+        let mut file = tempfile::NamedTempFile::new_in(folder).with_context(cannot)?;
+        file.write_all(text.as_bytes()).with_context(cannot)?;
+        file.persist(folder.join(name)).with_context(cannot)?;
+    }
+    Ok(())
 }
 
 /// Whether every line that a take feeds is there already.
 fn is_told(table: &Table, take: &Take) -> bool {
-    let mut lines = table.lines.iter().filter(|line| {
-        take.figures().any(|(row, figure, rung)| (&row, &figure, rung) == (&line.row, &line.figure, line.rung))
-    });
+    let spots: Vec<Spot> = take.spots().collect();
+    let mut lines = table.lines.iter().filter(|line| spots.contains(&line.spot()));
     lines.all(|line| !matches!(line.status, Status::NotMeasured { .. }))
 }
 
@@ -161,15 +218,61 @@ fn read(path: &Path) -> anyhow::Result<Records> {
     }
 }
 
-/// Adds records to the file, each line in one write, so that what is torn is at most the last line.
+/// Adds records to the file, each line in one write, so that what is torn is at most the last line; after a torn line a new
+/// one is begun.
 fn append(path: &Path, records: &[Record]) -> anyhow::Result<()> {
     let cannot = || format!("the records {} cannot be written; give another file with --records", path.display());
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).with_context(cannot)?;
     }
-    let mut file = fs::OpenOptions::new().create(true).append(true).open(path).with_context(cannot)?;
+    let mut file = fs::OpenOptions::new().create(true).read(true).append(true).open(path).with_context(cannot)?;
+    let torn = match file.seek(io::SeekFrom::End(-1)) {
+        Ok(_) => {
+            let mut last = [0];
+            file.read_exact(&mut last).with_context(cannot)?;
+            last != *b"\n"
+        }
+        Err(_) => false, // it is empty
+    };
+    if torn {
+        file.write_all(b"\n").with_context(cannot)?;
+    }
     for record in records {
         file.write_all(format!("{}\n", record.to_line()?).as_bytes()).with_context(cannot)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_misses_its_target_is_exit_1_unless_a_run_failed_worse() {
+        let rows = Rows::built_in().expect("the rows that ship can be read");
+        let mut table = table::render(&rows, &Records::default(), &Context::default());
+        assert_eq!(exit(Vec::new(), &table), Exit::Pass);
+        table.lines[0].status = Status::Counted { met: Met::Pass };
+        assert_eq!(exit(vec![Verdict::Pass], &table), Exit::Pass);
+        table.lines[0].status = Status::Counted { met: Met::Fail };
+        assert_eq!(exit(vec![Verdict::Pass], &table), Exit::Safety);
+        assert_eq!(exit(vec![Verdict::Liveness], &table), Exit::Liveness);
+        table.lines[0].status = Status::Measured { met: Met::Fail };
+        assert_eq!(exit(Vec::new(), &table), Exit::Pass);
+    }
+
+    #[test]
+    fn what_follows_a_torn_line_is_a_line_of_its_own() {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let path = folder.path().join("deep/records.jsonl");
+        append(&path, &[]).expect("a file can be begun");
+        let mut file = fs::OpenOptions::new().append(true).open(&path).expect("it is there");
+        file.write_all(b"{\"format\":2,\"row").expect("a torn line");
+        let take = take::all().expect("the takes can be prepared").swap_remove(0);
+        let Ok(Taken::Records(records)) = take.perform(&Origin::find()) else { panic!("contention gives records") };
+        append(&path, &records).expect("more can be added");
+        let read = read(&path).expect("it can be read");
+        assert_eq!((read.records, read.doubtful), (records, 0));
+        assert_eq!(read.unreadable.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1]);
+    }
 }

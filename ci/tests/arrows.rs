@@ -8,8 +8,9 @@ use std::{
 };
 
 /// What each crate may depend on, of this workspace.
-const ARROWS: [(&str, &[&str]); 6] = [
-    (".", &["faults", "kernel", "reports", "scenarios", "sim"]),
+const ARROWS: [(&str, &[&str]); 7] = [
+    (".", &["bench", "faults", "kernel", "reports", "scenarios", "sim"]),
+    ("bench", &["faults", "kernel", "reports", "scenarios", "sim"]),
     ("scenarios", &["faults", "kernel", "reports", "sim"]),
     ("faults", &["sim"]),
     ("kernel", &["sim"]),

@@ -84,7 +84,10 @@ fn bad_usage_is_answered_with_what_to_type() {
         ("run fleet --bug gremlin", "`list` names them"),
         ("run fleet --store tape", "possible values: memory, redb"),
         ("run fleet --engine steam", "possible values: native, real"),
-        ("run fleet --format yaml", "possible values: text, json"),
+        ("run fleet --format yaml", "possible values: text, markdown, csv, json"),
+        ("run fleet --format csv", "only `report` writes a table; give --format text or --format json"),
+        ("list --format markdown", "only `report` writes a table"),
+        ("run fleet --agents-per-user 0", "from 1 to 65536"),
         ("run fleet --engine real --plan swarm", "--plan none"),
         ("run fleet --plan nowhere.toml", "nowhere.toml cannot be read; give a file, `swarm` or `none`"),
         ("run nowhere.toml", "nowhere.toml"),
@@ -319,6 +322,35 @@ fn a_spent_budget_is_said() {
     let lines = report.json()["lines"].as_array().cloned().expect("a table has lines");
     assert!(lines.iter().all(|line| line["status"] == "not-measured"), "{}", report.out);
     assert!(report.out.contains("did not fit into the budget of 0s"), "{}", report.out);
+}
+
+#[test]
+fn the_table_is_written_in_every_format_and_kept_beside_its_plots() {
+    let folder = folder_with(&[]);
+    for (format, begins) in [
+        ("text", "| what "),
+        ("markdown", "| what | number | measured over | status |\n|---|"),
+        ("csv", "row,figure,under,rung,what,number,"),
+    ] {
+        let said = shakedown(folder.path(), &format!("report --budget 0s --out kept --format {format}"));
+        assert_eq!(said.exit, 0, "{}", said.err);
+        assert!(said.out.starts_with(begins) && said.out.contains("NOT MEASURED"), "{format}: {}", said.out);
+    }
+    for file in ["table.md", "table.csv"] {
+        assert!(folder.path().join("kept").join(file).is_file(), "{file} is missing");
+    }
+    refuses(&[("out", "a file")], "report --budget 0s --out out", 2, &["another folder with --out"]);
+}
+
+#[test]
+fn a_record_that_was_edited_is_named_and_never_passes() {
+    let seal = "0".repeat(64);
+    let edited = format!("{{\"format\":2,\"row\":\"C3\",\"seal\":\"{seal}\"}}\n");
+    let folder = folder_with(&[("records.jsonl", &edited)]);
+    let said = shakedown(folder.path(), "report --budget 0s --records records.jsonl --out out");
+    assert_eq!(said.exit, 0, "{}", said.err);
+    assert!(said.out.contains("line 1 of the records was not used: it does not fit its seal"), "{}", said.out);
+    assert!(!said.out.contains("pass"), "{}", said.out);
 }
 
 #[test]

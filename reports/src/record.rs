@@ -1,7 +1,9 @@
 //! A record: what one measurement gave, raw, with everything that must be equal for it to count as fresh.
 //!
-//! A record is one line of JSON. Reading is defensive: a line that is torn, foreign or senseless is set aside with its number
-//! and a reason, and whatever it meant to report is simply not measured.
+//! A record is one line of JSON that ends in its seal, the blake3 of all that stands before it. Reading is defensive: a line
+//! that is torn, foreign, edited or senseless is set aside with its number and a reason, and whatever it meant to report is
+//! simply not measured. Nobody can know which figure such a line was the newest of, so the records before it are not used
+//! either. The seal detects editing, not forgery: it has no secret, and whoever can compute a blake3 can write a line that fits.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hdrhistogram::{
@@ -12,7 +14,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The version of the record format this code reads and writes.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+
+/// What stands between a record's content and its seal, and what follows the seal.
+const SEAL: (&str, &str) = (",\"seal\":\"", "\"}");
+
+/// Hexadecimal digits of a seal.
+const SEAL_DIGITS: usize = 64;
 
 /// Significant decimal digits that a histogram keeps of each value.
 const DIGITS: u8 = 3;
@@ -47,17 +55,36 @@ pub enum Sample {
 impl Sample {
     /// A histogram of times in nanoseconds, three digits of each kept.
     pub fn times(times_ns: impl IntoIterator<Item = u64>) -> Result<Sample, RecordError> {
-        let senseless = |why: String| RecordError::Senseless { why };
-        let mut histogram = Histogram::<u64>::new(DIGITS).map_err(|error| senseless(error.to_string()))?;
+        let mut histogram = empty()?;
         for time_ns in times_ns {
-            histogram.record(time_ns).map_err(|error| senseless(error.to_string()))?;
+            histogram.record(time_ns).map_err(senseless)?;
         }
-        let mut bytes = Vec::new();
-        V2Serializer::new()
-            .serialize(&histogram, &mut bytes)
-            .map_err(|error| senseless(format!("the histogram cannot be written: {error:?}")))?;
-        Ok(Sample::HistogramNs(STANDARD.encode(bytes)))
+        encoded(&histogram)
     }
+
+    /// All times of some histograms of nanoseconds, three digits of each kept.
+    pub fn histograms<'a>(all: impl IntoIterator<Item = &'a Histogram<u64>>) -> Result<Sample, RecordError> {
+        let mut sum = empty()?;
+        for histogram in all {
+            sum.add(histogram).map_err(senseless)?;
+        }
+        encoded(&sum)
+    }
+}
+
+fn empty() -> Result<Histogram<u64>, RecordError> {
+    Histogram::new(DIGITS).map_err(senseless)
+}
+
+fn encoded(histogram: &Histogram<u64>) -> Result<Sample, RecordError> {
+    let mut bytes = Vec::new();
+    let cannot = |error| RecordError::Senseless { why: format!("the histogram cannot be written: {error:?}") };
+    V2Serializer::new().serialize(histogram, &mut bytes).map_err(cannot)?;
+    Ok(Sample::HistogramNs(STANDARD.encode(bytes)))
+}
+
+fn senseless(why: impl std::fmt::Display) -> RecordError {
+    RecordError::Senseless { why: why.to_string() }
 }
 
 /// Reads a histogram back from its base64.
@@ -115,6 +142,9 @@ pub struct Record {
     pub scenario: String,
     /// Sizes by name, such as `agents`.
     pub sizes: BTreeMap<String, u64>,
+    /// The conditions it was made under, one of those that its figure's ladder names; none without such a ladder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under: Option<String>,
     /// The seeds, in the order they were played.
     pub seeds: Vec<u64>,
     /// The commit, or `unknown`.
@@ -141,6 +171,12 @@ pub enum RecordError {
         /// The format found.
         found: u32,
     },
+    /// Without a seal at its end.
+    #[error("it does not end in a seal; it is torn, or was not written by shakedown")]
+    Unsealed,
+    /// Its seal is of another content.
+    #[error("it does not fit its seal; it was changed after it was written")]
+    Edited,
     /// Well-formed, and meaningless.
     #[error("{why}")]
     Senseless {
@@ -150,12 +186,16 @@ pub enum RecordError {
 }
 
 impl Record {
-    /// The record as one line, without its end.
+    /// The record as one line, sealed, without its end.
     pub fn to_line(&self) -> Result<String, RecordError> {
-        Ok(serde_json::to_string(self)?)
+        let mut line = serde_json::to_string(self)?;
+        let seal = blake3::hash(line.as_bytes()).to_hex();
+        assert_eq!(line.pop(), Some('}'), "a record is an object");
+        line.extend([SEAL.0, seal.as_str(), SEAL.1]);
+        Ok(line)
     }
 
-    /// The record a line holds.
+    /// The record a line holds, if the line is to the byte what was written.
     pub fn from_line(line: &str) -> Result<Record, RecordError> {
         #[derive(Deserialize)]
         struct Version {
@@ -165,7 +205,8 @@ impl Record {
         if format != FORMAT {
             return Err(RecordError::Format { found: format });
         }
-        let record: Record = serde_json::from_str(line)?;
+        let content = unsealed(line)?;
+        let record: Record = serde_json::from_str(&content)?;
         record.check()?;
         Ok(record)
     }
@@ -185,6 +226,15 @@ impl Record {
     }
 }
 
+/// The content of a sealed line.
+fn unsealed(line: &str) -> Result<String, RecordError> {
+    let sealed = line.strip_suffix(SEAL.1).and_then(|line| line.split_at_checked(line.len().checked_sub(SEAL_DIGITS)?));
+    let (head, seal) = sealed.ok_or(RecordError::Unsealed)?;
+    let mut content = head.strip_suffix(SEAL.0).ok_or(RecordError::Unsealed)?.to_owned();
+    content.push('}');
+    if blake3::hash(content.as_bytes()).to_hex().as_str() == seal { Ok(content) } else { Err(RecordError::Edited) }
+}
+
 /// What a file of records holds.
 #[derive(Debug, Default)]
 pub struct Records {
@@ -192,6 +242,9 @@ pub struct Records {
     pub records: Vec<Record>,
     /// The lines that hold none: line number from 1, and why.
     pub unreadable: Vec<(usize, String)>,
+    /// How many of the records, from the first on, stand before the last line that holds none: they are not used, because that
+    /// line may have been the newest word on any of their figures.
+    pub doubtful: usize,
 }
 
 impl Records {
@@ -205,7 +258,10 @@ impl Records {
             }
             match Record::from_line(&line) {
                 Ok(record) => read.records.push(record),
-                Err(error) => read.unreadable.push((index + 1, error.to_string())),
+                Err(error) => {
+                    read.unreadable.push((index + 1, error.to_string()));
+                    read.doubtful = read.records.len();
+                }
             }
         }
         read

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of the row format this code reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// The rows that ship with shakedown.
 const ROWS: &str = include_str!("../rows.toml");
@@ -56,6 +56,42 @@ pub enum Unit {
     Mb,
 }
 
+impl Unit {
+    /// The word after a number; empty for a plain count.
+    pub fn word(self) -> &'static str {
+        match self {
+            Unit::Ms => "ms",
+            Unit::S => "s",
+            Unit::Count => "",
+            Unit::PerSecond => "/s",
+            Unit::Percent => "%",
+            Unit::Mb => "MB",
+        }
+    }
+
+    /// The unit of the raw number.
+    pub fn raw(self) -> &'static str {
+        match self {
+            Unit::Ms | Unit::S => "ns",
+            Unit::Count => "count",
+            Unit::PerSecond => "per 1000 s",
+            Unit::Percent => "ppm",
+            Unit::Mb => "byte",
+        }
+    }
+
+    /// How many raw ones are one of the word.
+    pub fn scale(self) -> u64 {
+        match self {
+            Unit::Ms | Unit::Mb => 1_000_000,
+            Unit::S => 1_000_000_000,
+            Unit::Count => 1,
+            Unit::PerSecond => 1_000,
+            Unit::Percent => 10_000,
+        }
+    }
+}
+
 /// What a number has to be, in the raw unit of its statistic: nanoseconds, counts, thousandths per second, parts per million, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -76,6 +112,9 @@ pub struct Ladder {
     pub of: String,
     /// The rungs.
     pub at: Vec<u64>,
+    /// The conditions that it is climbed under, each from the first rung to the last; one climb without a name if there are none.
+    #[serde(default)]
+    pub under: Vec<String>,
 }
 
 /// One number of a row.
@@ -95,6 +134,9 @@ pub struct Figure {
     /// What it has to be.
     #[serde(default)]
     pub target: Option<Target>,
+    /// What heads its column where a ladder stands in a table of its own; its unit is added.
+    #[serde(default)]
+    pub short: Option<String>,
     /// The sizes it is wanted at, a line of the table each.
     #[serde(default)]
     pub ladder: Option<Ladder>,
@@ -104,6 +146,15 @@ pub struct Figure {
     /// Why there is none, as long as nothing can make its record.
     #[serde(default)]
     pub unmeasured: Option<String>,
+}
+
+impl Ladder {
+    /// Every rung of every climb.
+    pub fn rungs(&self) -> impl Iterator<Item = (Option<&String>, u64)> {
+        let unnamed = self.under.is_empty().then_some(None);
+        let climbs = unnamed.into_iter().chain(self.under.iter().map(Some));
+        climbs.flat_map(|under| self.at.iter().map(move |size| (under, *size)))
+    }
 }
 
 /// One row.

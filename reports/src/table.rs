@@ -1,14 +1,31 @@
 //! The table: rows and records become lines, and each line's status is worked out afresh.
 //!
 //! A figure passes on the strength of a fresh, whole, sensible record of the right origin alone. Whatever else there is (no
-//! record, a stale one, one without work, lines that cannot be read) is `NOT MEASURED` with its reason, never a pass.
+//! record, a stale one, one without work, one before a line that was edited or torn) is `NOT MEASURED` with its reason, never
+//! a pass.
 
 use crate::{
     record::{Origin, Record, Records, Sample, histogram},
-    row::{Figure, Kind, Ladder, Row, Rows, Statistic, Target, Unit},
+    row::{Figure, Kind, Row, Rows, Statistic, Target, Unit},
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// What the records of a build say that could not hash itself: it speaks of no build at all.
+pub const UNKNOWN: &str = "unknown";
+
+/// One line's place in the table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Spot {
+    /// The row.
+    pub row: String,
+    /// The figure.
+    pub figure: String,
+    /// The conditions, for a figure whose ladder names some.
+    pub under: Option<String>,
+    /// The rung, for a figure with a ladder.
+    pub rung: Option<u64>,
+}
 
 /// What is at hand, to tell fresh records from stale ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,10 +34,12 @@ pub struct Context {
     pub commit: String,
     /// The binary's hash.
     pub binary: String,
-    /// The hash of each scenario at each number of agents, by `(name, agents)`.
-    pub scenarios: BTreeMap<(String, u64), String>,
-    /// Why nothing could make a record of a figure at this time, by `(row, figure, rung)`.
-    pub skipped: BTreeMap<(String, String, Option<u64>), String>,
+    /// The hash of what this machine says it is.
+    pub machine: String,
+    /// The hash of each scenario at each number of agents under each condition, by `(name, agents, under)`.
+    pub scenarios: BTreeMap<(String, u64, Option<String>), String>,
+    /// Why nothing could make a record of a figure at this time.
+    pub skipped: BTreeMap<Spot, String>,
     /// What the predictions assume, one a line.
     pub assumptions: Vec<String>,
 }
@@ -65,8 +84,13 @@ pub enum Status {
 pub struct Line {
     /// The row.
     pub row: String,
+    /// What the row is about.
+    pub about: String,
     /// The figure.
     pub figure: String,
+    /// The conditions, for a figure whose ladder names some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub under: Option<String>,
     /// The rung, for a figure with a ladder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rung: Option<u64>,
@@ -74,8 +98,20 @@ pub struct Line {
     pub what: String,
     /// Column *number*; none if there is none.
     pub number: Option<String>,
+    /// The same as the least and the most of what was found, in the raw unit of its statistic: nanoseconds, counts, thousandths
+    /// per second, parts per million, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw: Option<[u64; 2]>,
+    /// How the number is written.
+    pub unit: Unit,
+    /// What heads its column where its ladder stands in a table of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub short: Option<String>,
     /// Column *measured over*.
     pub over: String,
+    /// How many seeds the record was taken over; none without a record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seeds: Option<usize>,
     /// The number that was published for the row.
     pub published: String,
     /// What the number has to be.
@@ -87,6 +123,13 @@ pub struct Line {
     /// The command that makes the record again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+}
+
+impl Line {
+    /// Its place in the table.
+    pub fn spot(&self) -> Spot {
+        Spot { row: self.row.clone(), figure: self.figure.clone(), under: self.under.clone(), rung: self.rung }
+    }
 }
 
 /// The table.
@@ -105,35 +148,49 @@ pub fn render(rows: &Rows, records: &Records, context: &Context) -> Table {
     let mut lines = Vec::new();
     for row in &rows.rows {
         for figure in &row.figures {
+            let spot = |under: Option<&String>, rung| Spot {
+                row: row.id.clone(),
+                figure: figure.name.clone(),
+                under: under.cloned(),
+                rung,
+            };
             match &figure.ladder {
-                None => lines.push(line(row, figure, None, records, context)),
-                Some(ladder) => {
-                    lines.extend(
-                        ladder.at.iter().map(|rung| line(row, figure, Some((ladder, *rung)), records, context)),
-                    );
-                }
+                None => lines.push(line(row, figure, spot(None, None), records, context)),
+                Some(ladder) => lines.extend(
+                    ladder.rungs().map(|(under, size)| line(row, figure, spot(under, Some(size)), records, context)),
+                ),
             }
         }
     }
     Table { lines, assumptions: context.assumptions.clone(), unreadable: records.unreadable.clone() }
 }
 
-fn line(row: &Row, figure: &Figure, rung: Option<(&Ladder, u64)>, records: &Records, context: &Context) -> Line {
+fn line(row: &Row, figure: &Figure, spot: Spot, records: &Records, context: &Context) -> Line {
     let over = figure.over.as_ref().unwrap_or(&row.over);
+    let found = number(&spot, figure, records, context);
+    let mut what = figure.what.clone();
+    if let (Some(ladder), Some(size)) = (&figure.ladder, spot.rung) {
+        what.push_str(&format!("; {}: {size}", ladder.of));
+    }
     let mut line = Line {
-        row: row.id.clone(),
-        figure: figure.name.clone(),
-        rung: rung.map(|(_, size)| size),
-        what: rung
-            .map_or_else(|| figure.what.clone(), |(ladder, size)| format!("{}; {}: {size}", figure.what, ladder.of)),
+        row: spot.row,
+        about: row.what.clone(),
+        figure: spot.figure,
+        under: spot.under,
+        rung: spot.rung,
+        what,
         number: None,
+        raw: None,
+        unit: figure.unit,
+        short: figure.short.clone(),
         over: over.clone(),
+        seeds: None,
         published: row.published.clone(),
         target: figure.target.map(|target| write_target(target, figure.unit)),
         status: Status::NotMeasured { reason: String::new() },
         command: None,
     };
-    match number(row, figure, rung, records, context) {
+    match found {
         Ok((record, (least, most))) => {
             let met = figure.target.map_or(Met::NoTarget, |target| met(target, least, most));
             line.status = match figure.kind {
@@ -144,7 +201,9 @@ fn line(row: &Row, figure: &Figure, rung: Option<(&Ladder, u64)>, records: &Reco
             let written = |value| write_number(value, figure.unit);
             line.number =
                 Some(if least == most { written(least) } else { format!("{} to {}", written(least), written(most)) });
+            line.raw = Some([least, most]);
             line.over = format!("{over}; {}", taken_over(record));
+            line.seeds = Some(record.seeds.len());
             line.command = Some(record.command.clone());
         }
         Err(reason) => line.status = Status::NotMeasured { reason },
@@ -154,25 +213,30 @@ fn line(row: &Row, figure: &Figure, rung: Option<(&Ladder, u64)>, records: &Reco
 
 /// The figure's number, as the least and the most of what the newest record gives, or why there is none.
 fn number<'a>(
-    row: &Row,
+    spot: &Spot,
     figure: &Figure,
-    rung: Option<(&Ladder, u64)>,
     records: &'a Records,
     context: &Context,
 ) -> Result<(&'a Record, (u64, u64)), String> {
-    let newest = records.records.iter().rev().find(|record| {
-        record.row == row.id
-            && record.figure == figure.name
-            && rung.is_none_or(|(ladder, size)| record.sizes.get(&ladder.of) == Some(&size))
+    let of = figure.ladder.as_ref().map(|ladder| &ladder.of);
+    let newest = records.records.iter().enumerate().rev().find(|(_, record)| {
+        record.row == spot.row
+            && record.figure == spot.figure
+            && record.under == spot.under
+            && of.is_none_or(|of| record.sizes.get(of).copied() == spot.rung)
     });
-    let Some(record) = newest else {
-        let skipped = context.skipped.get(&(row.id.clone(), figure.name.clone(), rung.map(|(_, size)| size)));
+    let Some((index, record)) = newest else {
+        let skipped = context.skipped.get(spot);
         let mut reason = skipped.or(figure.unmeasured.as_ref()).cloned().unwrap_or_else(|| "no record".to_owned());
         if skipped.is_none() && figure.unmeasured.is_none() && !records.unreadable.is_empty() {
-            reason.push_str(&format!("; {} lines of the records cannot be read", records.unreadable.len()));
+            reason.push_str(&format!("; {} lines of the records cannot be used", records.unreadable.len()));
         }
         return Err(reason);
     };
+    if index < records.doubtful {
+        let line = records.unreadable.last().map_or(0, |(line, _)| *line);
+        return Err(format!("line {line} of the records, after its own, cannot be used and may have been a newer one"));
+    }
     usable(record, figure, context)?;
     Ok((record, value(&record.sample, figure.statistic)?))
 }
@@ -182,13 +246,19 @@ fn usable(record: &Record, figure: &Figure, context: &Context) -> Result<(), Str
     if record.commit != context.commit {
         return Err(format!("stale: recorded at commit {}", short(&record.commit)));
     }
+    if record.hashes.binary == UNKNOWN {
+        return Err("stale: nobody knows which build recorded it".to_owned());
+    }
     if record.hashes.binary != context.binary {
         return Err("stale: recorded by another build".to_owned());
     }
     let agents = record.sizes.get("agents").copied().unwrap_or(0);
-    let scenario = context.scenarios.get(&(record.scenario.clone(), agents));
+    let scenario = context.scenarios.get(&(record.scenario.clone(), agents, record.under.clone()));
     if scenario != Some(&record.hashes.scenario) {
         return Err(format!("stale: the scenario {} has changed", record.scenario));
+    }
+    if record.origin == Origin::Real && record.hashes.machine != context.machine {
+        return Err("stale: measured on another machine".to_owned());
     }
     if record.work.done == 0 {
         return Err(format!("nothing was done of {} offered", grouped(record.work.offered)));

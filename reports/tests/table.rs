@@ -2,12 +2,17 @@
 #![expect(clippy::disallowed_methods, reason = "golden files are read from the repository")]
 
 use reports::{
+    plot,
     record::{FORMAT, Hashes, Origin, Record, Records, Sample, Work},
     render,
     row::Rows,
-    table::{self, Context, Line, Met, Status, Table},
+    table::{self, Context, Line, Met, Spot, Status, Table},
 };
 use std::{collections::BTreeMap, path::Path};
+
+/// The conditions that the ladder of these tests has numbers under, and others that it has none under.
+const CALM: &str = "no faults; caps scaled to n";
+const STORMY: &str = "faults; published caps";
 
 fn record(row: &str, figure: &str, agents: u64, sample: Sample) -> Record {
     let seeds = match &sample {
@@ -24,6 +29,7 @@ fn record(row: &str, figure: &str, agents: u64, sample: Sample) -> Record {
         work: Work { offered: 1_200, done: 1_200 },
         scenario: "fleet".to_owned(),
         sizes: BTreeMap::from([("agents".to_owned(), agents)]),
+        under: (row == "C9" && figure != "run-wall-real").then(|| CALM.to_owned()),
         seeds,
         commit: "c0ffee".to_owned(),
         dirty: false,
@@ -40,26 +46,38 @@ fn record(row: &str, figure: &str, agents: u64, sample: Sample) -> Record {
 }
 
 fn context() -> Context {
-    let scenarios = [1, 8, 16, 64, 256].map(|agents| (("fleet".to_owned(), agents), "s1".to_owned()));
+    let scenarios = [1, 8, 16, 64, 256].into_iter().flat_map(|agents| {
+        [None, Some(CALM.to_owned())].map(|under| (("fleet".to_owned(), agents, under), "s1".to_owned()))
+    });
+    let skipped = |under: &str, rung| Spot {
+        row: "C9".to_owned(),
+        figure: "run-wall".to_owned(),
+        under: Some(under.to_owned()),
+        rung: Some(rung),
+    };
     Context {
         commit: "c0ffee".to_owned(),
         binary: "b1".to_owned(),
-        scenarios: BTreeMap::from(scenarios),
-        skipped: BTreeMap::from([(
-            ("C9".to_owned(), "run-wall".to_owned(), Some(256)),
-            "did not fit into the budget of 90s".to_owned(),
-        )]),
+        machine: "m1".to_owned(),
+        scenarios: scenarios.collect(),
+        skipped: BTreeMap::from([
+            (skipped(CALM, 256), "did not fit into the budget of 90s".to_owned()),
+            (skipped(STORMY, 4_096), "seed 3 failed (runs-end): shakedown run fleet --seed 3 | more".to_owned()),
+        ]),
         assumptions: vec!["a provider's latency follows its token counts".to_owned()],
     }
 }
 
 fn table_of(records: Vec<Record>) -> Table {
     let rows = Rows::built_in().expect("the rows that ship can be read");
-    table::render(&rows, &Records { records, unreadable: Vec::new() }, &context())
+    table::render(&rows, &Records { records, ..Records::default() }, &context())
 }
 
 fn line<'a>(table: &'a Table, figure: &str, rung: Option<u64>) -> &'a Line {
-    table.lines.iter().find(|line| line.figure == figure && line.rung == rung).expect("the figure has a line")
+    let is = |line: &&Line| {
+        line.figure == figure && line.rung == rung && line.under.as_ref().is_none_or(|under| under == CALM)
+    };
+    table.lines.iter().find(is).expect("the figure has a line")
 }
 
 fn reason_of(record: Record) -> String {
@@ -131,6 +149,35 @@ fn simulation_never_stands_in_for_a_measurement() {
 }
 
 #[test]
+fn a_measurement_counts_on_its_own_machine_alone() {
+    let mut real = record("C9", "run-wall-real", 16, Sample::times([1]).expect("a time can be written"));
+    (real.origin, real.engine) = (Origin::Real, "real".to_owned());
+    let table = table_of(vec![real.clone()]);
+    assert_eq!(line(&table, "run-wall-real", Some(16)).status, Status::Measured { met: Met::NoTarget });
+    real.hashes.machine = "m2".to_owned();
+    assert_eq!(reason_of(real), "stale: measured on another machine");
+}
+
+#[test]
+fn a_record_of_an_unknown_build_speaks_of_none() {
+    let mut context = context();
+    context.binary = table::UNKNOWN.to_owned();
+    let mut unknown = record("C3", "refused", 8, Sample::Counts(vec![30]));
+    unknown.hashes.binary = table::UNKNOWN.to_owned();
+    let rows = Rows::built_in().expect("the rows that ship can be read");
+    let table = table::render(&rows, &Records { records: vec![unknown], ..Records::default() }, &context);
+    assert!(matches!(line(&table, "refused", None).status, Status::NotMeasured { .. }));
+}
+
+#[test]
+fn a_record_under_other_conditions_is_another_rungs() {
+    let mut other = record("C9", "run-wall", 16, Sample::times([1]).expect("a time can be written"));
+    other.under = Some(STORMY.to_owned());
+    let table = table_of(vec![other]);
+    assert_eq!(line(&table, "run-wall", Some(16)).status, Status::NotMeasured { reason: "no record".to_owned() });
+}
+
+#[test]
 fn the_newest_record_speaks_even_if_an_older_one_was_better() {
     let mut newest = record("C3", "refused", 8, Sample::Counts(vec![30]));
     newest.work.done = 0;
@@ -156,12 +203,34 @@ fn the_table_looks_as_it_did() {
         dirty,
         record("C9", "ledger-wait", 64, Sample::Part { of: 1_234, whole: 1_000_000 }),
     ];
-    let mut table = table_of(records);
+    let mut rows = Rows::built_in().expect("the rows that ship can be read");
+    for ladder in rows.rows.iter_mut().flat_map(|row| &mut row.figures).filter_map(|figure| figure.ladder.as_mut()) {
+        ladder.at.retain(|rung| ![4, 1_024].contains(rung));
+        ladder.under.retain(|under| [CALM, STORMY].contains(&under.as_str()));
+    }
+    let mut table = table::render(&rows, &Records { records, ..Records::default() }, &context());
     table.unreadable.push((7, "not a record: EOF while parsing a value at line 1 column 0".to_owned()));
     check("table.txt", &render::text(&table, render::FALLBACK_WIDTH));
-    let mut json = serde_json::to_string_pretty(&table).expect("a table can be written");
-    json.push('\n');
-    check("table.json", &json);
+    check("table.md", &render::markdown(&table));
+    check("table.csv", &render::csv(&table).expect("a table can be written"));
+    let lines = table.lines.iter().map(|line| serde_json::to_string(line).expect("a line can be written"));
+    let json = lines.map(|line| format!("{line}\n")).collect::<String>();
+    check("table.jsonl", &json);
+}
+
+#[test]
+fn a_figure_with_numbers_up_a_ladder_has_a_plot() {
+    let seconds = |seconds: u64| Sample::times([seconds * 1_000_000_000]).expect("a time can be written");
+    let walls = [(1, 91), (16, 93), (64, 99), (256, 240)].map(|(n, wall)| record("C9", "run-wall", n, seconds(wall)));
+    let plots = plot::plots(&table_of(walls.into())).expect("a plot can be drawn");
+    let [plot] = &plots[..] else { panic!("one figure has numbers, and there are {} plots", plots.len()) };
+    assert_eq!(plot.name, "c9-run-wall.svg");
+    assert!(plot.svg.starts_with("<svg ") && plot.svg.trim_end().ends_with("</svg>"), "{}", plot.svg);
+    assert_eq!(plot.svg.matches("<circle ").count(), 4, "a point a number");
+    for words in ["C9 run wall, p50 (PREDICTED)", CALM, STORMY, "sans-serif"] {
+        assert!(plot.svg.contains(words), "the plot does not say {words}");
+    }
+    assert_eq!(plot::plots(&table_of(Vec::new())).expect("nothing can be drawn"), []);
 }
 
 /// Compares with a golden file, or writes it when `SHAKEDOWN_BLESS` is set.

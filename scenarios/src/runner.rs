@@ -24,6 +24,7 @@ pub(crate) use folder::beside;
 pub use folder::{BLOCK_BYTES, Provenance, ResultFile, write_folder};
 pub use play::{PANICKED, RunError, play};
 pub use spec::{Choices, PlanChoice, SpecError, drawn, spec};
+pub use tally::Raw;
 
 /// What came of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -159,6 +160,8 @@ pub struct RunReport {
 pub struct Run {
     /// Its verdict and its figures.
     pub report: RunReport,
+    /// What its figures were worked out from, for whoever adds runs up.
+    pub raw: Raw,
     /// Its history, as much of it as was to be kept.
     pub history: Recorded,
     /// The ledger's whole log, as the store holds it in the end; empty if it could not be read.

@@ -338,3 +338,25 @@ fn the_real_engine_plays_to_rest_too() {
         assert!(run.report.figures.runs_complete >= 8 && !run.log.is_empty(), "{:?}", run.report.figures);
     }
 }
+
+#[test]
+fn raw_sums_are_those_of_the_figures_and_a_user_is_shared_as_chosen() {
+    let lasts = Some(Duration::from_secs(300));
+    let of = |agents_per_user| {
+        let choices =
+            Choices { agents: Some(32), agents_per_user, lasts, plan: PlanChoice::None, ..Choices::default() };
+        played(&spec(&scenario("fleet"), 1, &choices).expect("a spec"))
+    };
+    let (scaled, shared) = (of(None), of(Some(32)));
+    for Run { report, raw, .. } in [&scaled, &shared] {
+        let figures = &report.figures;
+        assert_eq!((raw.calls, raw.runs), (figures.calls_served, figures.runs_ended));
+        assert_eq!(raw.over_cap.iter().sum::<u64>(), figures.reserves_over_cap);
+        assert_eq!(Some(raw.walls_ns.value_at_quantile(0.99)), figures.run_wall_p99_ns);
+        assert!(raw.last_settled_ns <= raw.last_ended_ns && raw.ledger_wait_ns <= raw.wall_ns);
+    }
+    // Thirty-two agents on one user's ten slots wait for each other; on four users' forty they hardly do.
+    let waits = |run: &Run| run.report.figures.ledger_wait_ppm;
+    assert!(waits(&shared) > 2 * waits(&scaled), "{} and {}", waits(&shared), waits(&scaled));
+    assert_eq!(shared.report.verdict, Verdict::Pass);
+}

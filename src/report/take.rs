@@ -1,4 +1,4 @@
-//! One take: some seeds of one scenario at one size, and the records they give.
+//! One take: some seeds of one scenario at one size under one condition, and the records they give.
 
 use crate::{
     clock,
@@ -8,33 +8,83 @@ use crate::{
 };
 use anyhow::Context as _;
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
-use reports::record::{self, Hashes, Record, Sample, Work};
+use reports::{
+    record::{self, Hashes, Record, Sample, Work},
+    table::Spot,
+};
 use scenarios::{
     catalogue,
-    fact::{FACT, Fact},
-    runner::{self, Choices, PlanChoice, Run, RunReport, RunSpec, Verdict},
+    runner::{self, Choices, PlanChoice, Raw, RunReport, RunSpec, Verdict},
     scenario::StoreKind,
 };
-use sim::{Recording, history};
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 /// What `Cargo.toml` turns on in this binary, for the records.
 const FEATURES: &str = "kernel/planted";
 
-/// Which figures a take gives.
+/// The figures of C9 that a rung gives, in the order in which it gives them.
+const FLEET_FIGURES: [&str; 11] = [
+    "run-wall",
+    "run-wall-p99",
+    "calls-per-second",
+    "runs-per-second",
+    "ledger-wait",
+    "over-unit",
+    "over-run",
+    "over-user-day",
+    "over-ledger-day",
+    "waited-slot",
+    "takeovers",
+];
+
+/// How long the agents of a ladder begin new runs, in virtual time, at every rung.
+const CLIMB_LASTS: Duration = Duration::from_secs(600);
+
+/// The rungs of the ladder, and how many seeds are played at each: fewer where one has many runs in it.
+const RUNGS: [(u32, u64); 7] = [(1, 4), (4, 4), (16, 4), (64, 4), (256, 2), (1_024, 1), (4_096, 1)];
+
+/// Whose caps the agents of a ladder run into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CapsOf {
+    /// One user's, whatever the number of agents: the published ones.
+    OneUser,
+    /// As many users' as the scenario makes of the agents: each user has the published ones, and the ledger their sum.
+    EachUser,
+}
+
+/// One climb of the ladder.
+#[derive(Debug)]
+struct Climb {
+    /// The conditions, as `rows.toml` names them.
+    under: &'static str,
+    plan: PlanChoice,
+    caps: CapsOf,
+}
+
+/// The ladder is climbed under each of these.
+const CLIMBS: [Climb; 4] = [
+    Climb { under: "no faults; published caps", plan: PlanChoice::None, caps: CapsOf::OneUser },
+    Climb { under: "no faults; caps scaled to n", plan: PlanChoice::None, caps: CapsOf::EachUser },
+    Climb { under: "faults; published caps", plan: PlanChoice::Swarm, caps: CapsOf::OneUser },
+    Climb { under: "faults; caps scaled to n", plan: PlanChoice::Swarm, caps: CapsOf::EachUser },
+];
+
+/// Which figures a take gives.
+#[derive(Clone, Copy, Debug)]
 enum Gives {
     /// The counts of C3.
     Contention,
-    /// The predictions of C9 at one number of agents.
-    Fleet,
+    /// The predictions of C9 at one number of agents, in one climb.
+    Fleet(&'static Climb),
 }
 
-/// Some seeds of one scenario at one size.
+/// Some seeds of one scenario at one size under one condition.
 pub struct Take {
     gives: Gives,
     specs: Vec<RunSpec>,
     scenario_hash: String,
+    /// What makes one of its runs, beside the scenario and the seed.
+    flags: Vec<String>,
 }
 
 /// What a take gave.
@@ -53,37 +103,45 @@ pub enum Taken {
 /// What one run gave.
 struct Gave {
     report: RunReport,
-    /// Wall of each run done by one incarnation, in virtual nanoseconds.
-    walls_ns: Vec<u64>,
-    /// Of that, waiting for the ledger.
-    waits_ns: u64,
-    /// Calls settled, and when the last run was over.
-    calls: u64,
-    over_ns: u64,
+    raw: Raw,
 }
 
 /// Every take there is, the quick ones first.
 pub fn all() -> anyhow::Result<Vec<Take>> {
-    let mut takes = vec![Take::new(Gives::Contention, "contention", None, 0..16)?];
-    for agents in [1, 16, 64, 256] {
-        takes.push(Take::new(Gives::Fleet, "fleet", Some(agents), 0..4)?);
+    let contention = Choices { plan: PlanChoice::None, ..Choices::default() };
+    let mut takes = vec![Take::new(Gives::Contention, "contention", contention, 0..16)?];
+    for (agents, seeds) in RUNGS {
+        for climb in &CLIMBS {
+            let choices = Choices {
+                agents: Some(agents),
+                agents_per_user: (climb.caps == CapsOf::OneUser).then_some(agents),
+                lasts: Some(CLIMB_LASTS),
+                plan: climb.plan.clone(),
+                ..Choices::default()
+            };
+            takes.push(Take::new(Gives::Fleet(climb), "fleet", choices, 0..seeds)?);
+        }
     }
     Ok(takes)
 }
 
 impl Take {
-    fn new(gives: Gives, scenario: &str, agents: Option<u32>, seeds: Range<u64>) -> anyhow::Result<Take> {
+    fn new(gives: Gives, scenario: &str, choices: Choices, seeds: Range<u64>) -> anyhow::Result<Take> {
         let scenario = catalogue::find(scenario)?;
-        let recording = match gives {
-            Gives::Contention => Recording::HashOnly { tail: 0 },
-            Gives::Fleet => Recording::Full,
-        };
-        let choices = Choices { agents, plan: PlanChoice::None, recording, ..Choices::default() };
         let specs: Result<Vec<RunSpec>, _> = seeds.map(|seed| runner::spec(&scenario, seed, &choices)).collect();
         let specs = specs?;
         let resolved = &specs.first().context("a take has at least one seed")?.scenario;
         let scenario_hash = blake3::hash(&serde_json::to_vec(resolved)?).to_hex().to_string();
-        Ok(Take { gives, specs, scenario_hash })
+        let mut flags = vec!["--agents".to_owned(), resolved.sizes.agents.to_string()];
+        if let Some(agents) = choices.agents_per_user {
+            flags.extend(["--agents-per-user".to_owned(), agents.to_string()]);
+        }
+        if let Some(lasts) = choices.lasts {
+            flags.extend(["--for".to_owned(), humantime::format_duration(lasts).to_string()]);
+        }
+        let plan = if choices.plan == PlanChoice::None { "none" } else { "swarm" };
+        flags.extend(["--plan", plan].map(str::to_owned));
+        Ok(Take { gives, specs, scenario_hash, flags })
     }
 
     fn spec(&self) -> &RunSpec {
@@ -94,28 +152,52 @@ impl Take {
         self.spec().scenario.sizes.agents.into()
     }
 
+    /// The conditions, of a take that is a rung of a climb.
+    fn under(&self) -> Option<String> {
+        match self.gives {
+            Gives::Contention => None,
+            Gives::Fleet(climb) => Some(climb.under.to_owned()),
+        }
+    }
+
     /// The take in a few words.
     pub fn what(&self) -> String {
-        format!("{} with {} agents", self.spec().scenario.name, self.agents())
+        let under = self.under().map_or_else(String::new, |under| format!(", {under}"));
+        format!("{} with {} agents{under}", self.spec().scenario.name, self.agents())
     }
 
-    /// The resolved scenario's name and agents, and its hash.
-    pub fn scenario(&self) -> ((String, u64), String) {
-        ((self.spec().scenario.name.clone(), self.agents()), self.scenario_hash.clone())
+    /// What takes that cost about as much an agent have in common.
+    pub fn kind(&self) -> String {
+        format!("{} {}", self.spec().scenario.name, self.under().unwrap_or_default())
     }
 
-    /// The figures it gives: row, figure, rung.
-    pub fn figures(&self) -> impl Iterator<Item = (String, String, Option<u64>)> + '_ {
+    /// How many agents one thread plays, if the seeds are dealt over all threads; at least 1.
+    pub fn agents_a_thread(&self) -> u32 {
+        let rounds = self.specs.len().div_ceil(rayon::current_num_threads().max(1));
+        self.spec().scenario.sizes.agents.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX)).max(1)
+    }
+
+    /// The resolved scenario's name, agents and conditions, and its hash.
+    pub fn scenario(&self) -> ((String, u64, Option<String>), String) {
+        ((self.spec().scenario.name.clone(), self.agents(), self.under()), self.scenario_hash.clone())
+    }
+
+    /// The lines of the table it gives.
+    pub fn spots(&self) -> impl Iterator<Item = Spot> + '_ {
         let (row, figures, rung): (_, &[&str], _) = match self.gives {
             Gives::Contention => ("C3", &["over-cap", "refused", "admitted"], None),
-            Gives::Fleet => ("C9", &["run-wall", "calls-per-second", "ledger-wait"], Some(self.agents())),
+            Gives::Fleet(_) => ("C9", &FLEET_FIGURES, Some(self.agents())),
         };
-        figures.iter().map(move |figure| (row.to_owned(), (*figure).to_owned(), rung))
+        let spot =
+            move |figure: &&str| Spot { row: row.to_owned(), figure: (*figure).to_owned(), under: self.under(), rung };
+        figures.iter().map(spot)
     }
 
-    /// Whether it gives a figure of that row at that number of agents.
-    pub fn feeds(&self, row: &str, agents: Option<u64>) -> bool {
-        self.figures().any(|(own, _, _)| own == row) && agents == Some(self.agents())
+    /// Whether a record is of a figure that it gives, at its size and under its conditions.
+    pub fn feeds(&self, record: &Record) -> bool {
+        let agents = record.sizes.get("agents").copied();
+        let is = |spot: Spot| spot.row == record.row && spot.figure == record.figure;
+        record.under == self.under() && agents == Some(self.agents()) && self.spots().any(is)
     }
 
     /// Plays its seeds, side by side.
@@ -129,7 +211,7 @@ impl Take {
         }
         let records = match self.gives {
             Gives::Contention => self.contention(&gave, origin),
-            Gives::Fleet => self.fleet(&gave, origin).map_err(Failure::defect)?,
+            Gives::Fleet(_) => self.fleet(&gave, origin).map_err(Failure::defect)?,
         };
         Ok(Taken::Records(records))
     }
@@ -150,17 +232,29 @@ impl Take {
 
     fn fleet(&self, gave: &[Gave], origin: &Origin) -> Result<Vec<Record>, record::RecordError> {
         let sum = |of: fn(&Gave) -> u64| gave.iter().map(of).sum::<u64>();
+        let counts = |of: &dyn Fn(&Gave) -> u64| Sample::Counts(gave.iter().map(of).collect());
         let work = Work {
             offered: sum(|gave| gave.report.figures.calls_sent),
             done: sum(|gave| gave.report.figures.calls_served),
         };
-        let walls = || gave.iter().flat_map(|gave| gave.walls_ns.iter().copied());
-        let samples = [
-            ("run-wall", Sample::times(walls())?),
-            ("calls-per-second", Sample::Part { of: sum(|gave| gave.calls), whole: sum(|gave| gave.over_ns) }),
-            ("ledger-wait", Sample::Part { of: sum(|gave| gave.waits_ns), whole: walls().sum() }),
+        let walls = Sample::histograms(gave.iter().map(|gave| &gave.raw.walls_ns))?;
+        let [unit, run, user_day, ledger_day] =
+            [0, 1, 2, 3].map(|level| counts(&move |gave: &Gave| gave.raw.over_cap[level]));
+        let samples: [Sample; FLEET_FIGURES.len()] = [
+            walls.clone(),
+            walls,
+            Sample::Part { of: sum(|gave| gave.raw.calls), whole: sum(|gave| gave.raw.last_settled_ns) },
+            Sample::Part { of: sum(|gave| gave.raw.runs), whole: sum(|gave| gave.raw.last_ended_ns) },
+            Sample::Part { of: sum(|gave| gave.raw.ledger_wait_ns), whole: sum(|gave| gave.raw.wall_ns) },
+            unit,
+            run,
+            user_day,
+            ledger_day,
+            counts(&|gave| gave.report.figures.reserves_waited),
+            counts(&|gave| gave.report.figures.lease_takeovers),
         ];
-        Ok(samples.map(|(figure, sample)| self.record("C9", figure, sample, work, origin)).into())
+        let figures = FLEET_FIGURES.into_iter().zip(samples);
+        Ok(figures.map(|(figure, sample)| self.record("C9", figure, sample, work, origin)).collect())
     }
 
     fn record(&self, row: &str, figure: &str, sample: Sample, work: Work, origin: &Origin) -> Record {
@@ -178,6 +272,7 @@ impl Take {
                 ("agents".to_owned(), self.agents()),
                 ("for_s".to_owned(), scenario.sizes.lasts.as_secs()),
             ]),
+            under: self.under(),
             seeds: self.specs.iter().map(|spec| spec.seed).collect(),
             commit: origin.commit.clone(),
             dirty: origin.dirty,
@@ -195,38 +290,21 @@ impl Take {
 
     /// The command that plays one of its seeds.
     fn command(&self, seed: u64) -> String {
-        let flags = ["--agents".to_owned(), self.agents().to_string(), "--plan".to_owned(), "none".to_owned()];
-        failing::rerun(&self.spec().scenario.name, seed, &flags)
+        failing::rerun(&self.spec().scenario.name, seed, &self.flags)
     }
 }
 
-/// Plays one run and reads from its history's facts what its runs took.
 fn play(spec: &RunSpec) -> Result<Gave, Failure> {
-    let Run { report, history: recorded, .. } = runner::play(spec).map_err(Failure::of_run)?;
-    let mut gave = Gave { report, walls_ns: Vec::new(), waits_ns: 0, calls: 0, over_ns: 0 };
-    if spec.recording != Recording::Full {
-        return Ok(gave);
-    }
-    for entry in history::read(&recorded.kept) {
-        let entry = entry.context("a history that was just made can be read").map_err(Failure::Defect)?;
-        if entry.kind != FACT {
-            continue;
-        }
-        let fact = Fact::read(entry.data).context("a fact that was just noted can be read").map_err(Failure::Defect)?;
-        if let Fact::RunOver { wall_ns, ledger_wait_ns, calls, whole: true, .. } = fact {
-            gave.walls_ns.push(wall_ns);
-            gave.waits_ns += ledger_wait_ns;
-            gave.calls += u64::from(calls);
-            gave.over_ns = entry.time_ns;
-        }
-    }
-    Ok(gave)
+    let run = runner::play(spec).map_err(Failure::of_run)?;
+    Ok(Gave { report: run.report, raw: run.raw })
 }
 
 /// What the predictions assume, from the scenario they are played in.
 pub fn assumptions(takes: &[Take]) -> Vec<String> {
-    let Some(take) = takes.iter().find(|take| take.gives == Gives::Fleet) else { return Vec::new() };
+    let Some(take) = takes.iter().find(|take| matches!(take.gives, Gives::Fleet(_))) else { return Vec::new() };
     let scenario = &take.spec().scenario;
+    let scaled = takes.iter().find(|take| matches!(take.gives, Gives::Fleet(climb) if climb.caps == CapsOf::EachUser));
+    let scaled = &scaled.unwrap_or(take).spec().scenario;
     let (provider, ledger, weather, disk) = (&scenario.provider, &scenario.ledger, &scenario.weather, &scenario.disk);
     let ms = |ns: u64| format!("{}.{:03} ms", ns / 1_000_000, ns / 1_000 % 1_000);
     vec![
@@ -257,31 +335,37 @@ pub fn assumptions(takes: &[Take]) -> Vec<String> {
             weather.loss_ppm
         ),
         format!(
-            "users: {} agents share one user's {} slots for live reservations; waiting for a slot is waiting for the ledger",
-            scenario.sizes.agents_per_user, scenario.caps.slots
+            "published caps: all n agents share one user's day and {} slots for live reservations; caps scaled to n: each {} \
+             agents have a user of their own with as much, and the ledger's day is the sum of its users'",
+            scenario.caps.slots, scaled.sizes.agents_per_user
         ),
-        format!(
-            "no faults; agents begin runs for {} and are themselves instant",
-            humantime::format_duration(scenario.sizes.lasts)
-        ),
+        "waiting for a slot is waiting for the ledger".to_owned(),
+        "faults: the scenario's swarm draws them from the seed, as in `gate`; they end before the run does".to_owned(),
+        format!("agents begin runs for {} and are themselves instant", humantime::format_duration(CLIMB_LASTS)),
     ]
 }
 
 #[cfg(test)]
 mod tests {
-    use reports::row::Rows;
+    use reports::row::{Kind, Rows};
 
     #[test]
     fn every_figure_of_a_take_is_one_of_the_table() {
         let rows = Rows::built_in().expect("the rows that ship can be read");
+        let mut told = 0;
         for take in super::all().expect("the takes can be prepared") {
-            for (row, figure, rung) in take.figures() {
-                let row = rows.rows.iter().find(|known| known.id == row).expect("the row is known");
-                let figure = row.figures.iter().find(|known| known.name == figure).expect("the figure is known");
-                let rungs = figure.ladder.as_ref().map(|ladder| ladder.at.as_slice()).unwrap_or_default();
-                assert!(rung.is_none_or(|rung| rungs.contains(&rung)), "{} has no rung {rung:?}", figure.name);
+            for spot in take.spots() {
+                let row = rows.rows.iter().find(|known| known.id == spot.row).expect("the row is known");
+                let figure = row.figures.iter().find(|known| known.name == spot.figure).expect("the figure is known");
+                let rungs: Vec<_> = figure.ladder.iter().flat_map(|ladder| ladder.rungs()).collect();
+                let has_rung = spot.rung.is_none_or(|rung| rungs.contains(&(spot.under.as_ref(), rung)));
+                assert!(has_rung, "the table has no {spot:?}");
                 assert_eq!(figure.unmeasured, None, "{} says why there is none, and there is one", figure.name);
+                told += usize::from(spot.rung.is_some());
             }
         }
+        let predicted = rows.rows.iter().flat_map(|row| &row.figures).filter(|figure| figure.kind == Kind::Predicted);
+        let wanted: usize = predicted.flat_map(|figure| &figure.ladder).map(|ladder| ladder.rungs().count()).sum();
+        assert_eq!(told, wanted, "every rung of every climb has its take");
     }
 }

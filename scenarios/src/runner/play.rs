@@ -188,7 +188,8 @@ fn report(
         reached: Vec::new(),
         faults: spec.plan.faults.len() as u64,
     };
-    Run { report, history, log: Vec::new() }
+    let raw = observed.tally.borrow().raw();
+    Run { report, raw, history, log: Vec::new() }
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub enum PlanChoice {
 pub struct Choices {
     /// Agents, if not the scenario's.
     pub agents: Option<u32>,
+    /// How many agents share a user and so that user's caps and slots, if not as many as in the scenario.
+    pub agents_per_user: Option<u32>,
     /// How long, if not the scenario's.
     pub lasts: Option<Duration>,
     /// The store, if not the scenario's.
@@ -54,6 +56,7 @@ impl Default for Choices {
     fn default() -> Choices {
         Choices {
             agents: None,
+            agents_per_user: None,
             lasts: None,
             store: None,
             engine: Engine::Native,
@@ -143,6 +146,7 @@ pub fn drawn(scenario: &Scenario, seed: u64) -> Drawn {
 pub fn spec(scenario: &Scenario, seed: u64, choices: &Choices) -> Result<RunSpec, SpecError> {
     let mut scenario = scenario.clone();
     scenario.sizes.agents = choices.agents.unwrap_or(scenario.sizes.agents);
+    scenario.sizes.agents_per_user = choices.agents_per_user.unwrap_or(scenario.sizes.agents_per_user);
     scenario.sizes.lasts = choices.lasts.unwrap_or(scenario.sizes.lasts);
     scenario.store = choices.store.unwrap_or(scenario.store);
     if choices.arrivals.is_some() {

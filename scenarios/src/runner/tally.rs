@@ -9,7 +9,8 @@ use kernel::{
     lease, record,
     record::Record,
     request::{Refusal, Reply, Turn},
-    reserve, run,
+    reserve::{self, Level},
+    run,
     serve::Announcement,
 };
 use std::collections::BTreeSet;
@@ -17,13 +18,31 @@ use std::collections::BTreeSet;
 /// The longest run wall that is told apart: a thousand hours, in nanoseconds.
 const LONGEST_WALL_NS: u64 = 3_600_000_000_000_000;
 
+/// What figures are worked out from: of several runs it adds up, and theirs do not. Times are virtual in simulation.
+#[derive(Clone, Debug)]
+pub struct Raw {
+    /// The wall of each run done by one incarnation from beginning to end, in nanoseconds.
+    pub walls_ns: Histogram<u64>,
+    /// Their sum.
+    pub wall_ns: u64,
+    /// Of that, the time spent doing nothing but waiting for the ledger.
+    pub ledger_wait_ns: u64,
+    /// Calls settled in the ledger.
+    pub calls: u64,
+    /// When the last of them was, from the start, in nanoseconds.
+    pub last_settled_ns: u64,
+    /// Runs that ended.
+    pub runs: u64,
+    /// When the last of them did, from the start, in nanoseconds.
+    pub last_ended_ns: u64,
+    /// Reservations refused over a cap, by its level, the lowest first.
+    pub over_cap: [u64; Level::ALL.len()],
+}
+
 /// The figures of a run in the making.
 pub(super) struct Tally {
     figures: Figures,
-    walls: Histogram<u64>,
-    wall_ns: u64,
-    ledger_wait_ns: u64,
-    last_settled_ns: u64,
+    raw: Raw,
     /// The records folded so far: a frame may be seen twice, when it was made and when the ledger was opened after it.
     next_seq: u64,
     open: BTreeSet<ReservationId>,
@@ -34,10 +53,16 @@ impl Tally {
     pub(super) fn new() -> Tally {
         Tally {
             figures: Figures::default(),
-            walls: Histogram::new_with_bounds(1, LONGEST_WALL_NS, 3).expect("bounds that make a histogram"),
-            wall_ns: 0,
-            ledger_wait_ns: 0,
-            last_settled_ns: 0,
+            raw: Raw {
+                walls_ns: Histogram::new_with_bounds(1, LONGEST_WALL_NS, 3).expect("bounds that make a histogram"),
+                wall_ns: 0,
+                ledger_wait_ns: 0,
+                calls: 0,
+                last_settled_ns: 0,
+                runs: 0,
+                last_ended_ns: 0,
+                over_cap: [0; Level::ALL.len()],
+            },
             next_seq: 0,
             open: BTreeSet::new(),
             waited: BTreeSet::new(),
@@ -90,8 +115,9 @@ impl Tally {
             }
             record::Event::Reserve(reserve::Event::Settled { reservation, cost, .. }) => {
                 figures.calls_served += 1;
+                self.raw.calls += 1;
                 figures.settled_micro_usd = figures.settled_micro_usd.saturating_add(cost.0);
-                self.last_settled_ns = time_ns;
+                self.raw.last_settled_ns = time_ns;
                 self.open.remove(reservation);
             }
             record::Event::Reserve(reserve::Event::Released { reservation, .. }) => {
@@ -102,10 +128,16 @@ impl Tally {
             }
             record::Event::Run(run::Event::Ended { outcome, .. }) => {
                 figures.runs_ended += 1;
+                self.raw.runs += 1;
+                self.raw.last_ended_ns = time_ns;
                 figures.runs_complete += u64::from(*outcome == run::Ending::Complete);
             }
             record::Event::Effect(effect::Event::Decided { outcome: Err(refusal), .. }) => match refusal {
-                Refusal::Reserve(reserve::Refusal::OverCap { .. }) => figures.reserves_over_cap += 1,
+                Refusal::Reserve(reserve::Refusal::OverCap { level, .. }) => {
+                    figures.reserves_over_cap += 1;
+                    let known = Level::ALL.iter().position(|known| known == level).expect("every level is among all");
+                    self.raw.over_cap[known] += 1;
+                }
                 Refusal::Lease(lease::Refusal::Deposed { .. } | lease::Refusal::NotHolder { .. }) => {
                     figures.writes_refused += 1;
                 }
@@ -125,17 +157,24 @@ impl Tally {
             }
             Fact::Repeated { .. } => figures.calls_repeated += 1,
             Fact::RunOver { wall_ns, ledger_wait_ns, whole: true, .. } => {
-                self.walls.saturating_record(*wall_ns);
-                self.wall_ns = self.wall_ns.saturating_add(*wall_ns);
-                self.ledger_wait_ns = self.ledger_wait_ns.saturating_add(*ledger_wait_ns);
+                let raw = &mut self.raw;
+                raw.walls_ns.saturating_record(*wall_ns);
+                raw.wall_ns = raw.wall_ns.saturating_add(*wall_ns);
+                raw.ledger_wait_ns = raw.ledger_wait_ns.saturating_add(*ledger_wait_ns);
             }
             _ => {}
         }
     }
 
+    /// What the figures are worked out from.
+    pub(super) fn raw(&self) -> Raw {
+        self.raw.clone()
+    }
+
     /// The figures, once the run is over.
     pub(super) fn figures(&self, arrivals: Option<u64>, overspends: u64) -> Figures {
-        let quantile = |of| (!self.walls.is_empty()).then(|| self.walls.value_at_quantile(of));
+        let walls = &self.raw.walls_ns;
+        let quantile = |of| (!walls.is_empty()).then(|| walls.value_at_quantile(of));
         let per = |part: u64, whole: u64, times: u128| match whole {
             0 => 0,
             whole => (u128::from(part) * times / u128::from(whole)) as u64,
@@ -144,8 +183,8 @@ impl Tally {
             arrivals,
             run_wall_p50_ns: quantile(0.5),
             run_wall_p99_ns: quantile(0.99),
-            calls_per_1000_s: per(self.figures.calls_served, self.last_settled_ns, 1_000 * 1_000_000_000),
-            ledger_wait_ppm: per(self.ledger_wait_ns, self.wall_ns, 1_000_000),
+            calls_per_1000_s: per(self.figures.calls_served, self.raw.last_settled_ns, 1_000 * 1_000_000_000),
+            ledger_wait_ppm: per(self.raw.ledger_wait_ns, self.raw.wall_ns, 1_000_000),
             reservations_open: self.open.len() as u64,
             overspends,
             ..self.figures.clone()
