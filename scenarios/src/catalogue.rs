@@ -5,12 +5,15 @@ use serde::Deserialize;
 use std::{io::Read, path::Path};
 
 /// The shipped scenarios: name and file.
-const SHIPPED: [(&str, &str); 5] = [
+const SHIPPED: [(&str, &str); 8] = [
     ("fleet", include_str!("../catalogue/fleet.toml")),
     ("contention", include_str!("../catalogue/contention.toml")),
     ("edge-of-cap", include_str!("../catalogue/edge-of-cap.toml")),
     ("partition", include_str!("../catalogue/partition.toml")),
     ("crash", include_str!("../catalogue/crash.toml")),
+    ("producers", include_str!("../catalogue/producers.toml")),
+    ("zombies", include_str!("../catalogue/zombies.toml")),
+    ("day", include_str!("../catalogue/day.toml")),
 ];
 
 /// The longest scenario file that is read.

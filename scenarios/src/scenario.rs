@@ -19,6 +19,10 @@ pub enum Workload {
     Contention,
     /// Every agent asks at once for what is left at one level, which the seed picks.
     Edge,
+    /// Small runs that fall due all day and into the next, in an open loop.
+    Day,
+    /// 1, 4, 16 or 64 agents, as the seed picks, with many small requests at once.
+    Producers,
     /// Research runs, each with agents standing by that wait for its lease and take over when it is lost.
     Takeover,
 }

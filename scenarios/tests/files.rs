@@ -41,7 +41,7 @@ fn senseless_scenarios_are_refused_with_a_remedy() {
         ("unit = 100_000", "unit = 100_000_000_000_001", "caps.unit"),
         ("slots = 10", "slots = 0", "caps.slots"),
         ("speedup = 1", "speedup = 0", "provider.speedup"),
-        ("lease = \"30s\"", "lease = \"0s\"", "ledger.lease"),
+        ("lease = \"10s\"", "lease = \"0s\"", "ledger.lease"),
         ("batch_limit = 256", "batch_limit = 0", "ledger.batch_limit"),
         ("latency_min_ns = 100_000", "latency_min_ns = 300_001", "weather.latency_min_ns"),
         ("loss_ppm = 0", "loss_ppm = 1_000_001", "weather.loss_ppm"),
@@ -69,7 +69,8 @@ fn senseless_scenarios_are_refused_with_a_remedy() {
 fn unknown_names_are_refused_with_what_is_known() {
     let error = catalogue::find("flet").expect_err("unknown").to_string();
     assert!(
-        error.contains("did you mean `fleet`?") && error.contains("fleet, contention, edge-of-cap, partition, crash"),
+        error.contains("did you mean `fleet`?")
+            && error.contains("fleet, contention, edge-of-cap, partition, crash, producers, zombies, day"),
         "{error}"
     );
     assert!(matches!(catalogue::find("zzz"), Err(CatalogueError::Unknown { nearest: None, .. })));

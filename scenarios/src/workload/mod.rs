@@ -5,7 +5,9 @@
 
 pub mod arrivals;
 pub mod contention;
+pub mod day;
 pub mod edge;
+pub mod producers;
 pub mod research;
 pub mod takeover;
 
@@ -66,6 +68,8 @@ pub fn draw(scenario: &Scenario, seed: u64) -> WorkList {
         Workload::Research => research::work(sizes, seed),
         Workload::Contention => contention::work(sizes, price),
         Workload::Edge => edge::work(sizes, price, seed),
+        Workload::Day => day::work(sizes, seed),
+        Workload::Producers => producers::work(sizes, seed),
         Workload::Takeover => takeover::work(sizes, seed),
     }
 }

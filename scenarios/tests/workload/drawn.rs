@@ -39,7 +39,7 @@ proptest! {
     fn the_same_seed_gives_the_same_list_and_a_new_agent_shifts_nobody(
         seed in any::<u64>(), agents in 1_u32..12, runs in 1_u32..6,
     ) {
-        for workload in [Workload::Research, Workload::Contention, Workload::Edge, Workload::Takeover] {
+        for workload in [Workload::Research, Workload::Contention, Workload::Edge, Workload::Producers, Workload::Takeover] {
             let list = draw(workload, agents, runs, seed);
             prop_assert_eq!(&list, &draw(workload, agents, runs, seed));
             let larger = draw(workload, agents + 1, runs, seed);
