@@ -11,6 +11,7 @@ use crate::{
     output::{self, Format, Out},
     provenance::Origin,
     run,
+    sometimes::Reached,
 };
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -98,6 +99,9 @@ pub struct Played {
     /// Where all of it is kept, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     folder: Option<PathBuf>,
+    /// What it reached of what must be reached sometimes.
+    #[serde(skip)]
+    reached: Vec<String>,
     /// Its place among the deals.
     #[serde(skip)]
     place: usize,
@@ -132,6 +136,7 @@ struct Object {
     dirty: bool,
     binary: String,
     scenarios: Vec<Share>,
+    sometimes: Reached,
     results: Vec<Played>,
 }
 
@@ -159,7 +164,10 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
         Format::Json => out.json(&object)?,
         Format::Text => out.text(&text(&object, args.budget))?,
     }
-    Ok(Exit::of_all(object.results.iter().map(|played| played.verdict)))
+    Ok(match Exit::of_all(object.results.iter().map(|played| played.verdict)) {
+        Exit::Pass if !object.sometimes.never.is_empty() => Exit::Unreached,
+        exit => exit,
+    })
 }
 
 /// The scenarios, and the names they were asked for by.
@@ -280,6 +288,7 @@ impl Played {
             virtual_ns,
             wall_ns,
             faults,
+            reached_sometimes: reached,
             ..
         } = report;
         Played {
@@ -297,6 +306,7 @@ impl Played {
             parted,
             repro: None,
             folder: None,
+            reached,
             place,
         }
     }
@@ -318,6 +328,9 @@ fn summarise(args: &Args, table: &Table, jobs: usize, wall_ns: u64, results: Vec
         }
     };
     let wall_hours = hours([wall_ns]);
+    let scenarios: Vec<Share> = table.scenarios.iter().map(share).collect();
+    let runs: Vec<(&Scenario, u64)> = table.scenarios.iter().zip(scenarios.iter().map(|share| share.runs)).collect();
+    let sometimes = Reached::unite(results.iter().flat_map(|played| &played.reached), &runs, &args.shared);
     Object {
         runs: results.len() as u64,
         failed: results.iter().filter(is_failed).count() as u64,
@@ -333,7 +346,8 @@ fn summarise(args: &Args, table: &Table, jobs: usize, wall_ns: u64, results: Vec
         commit: origin.commit,
         dirty: origin.dirty,
         binary: origin.binary,
-        scenarios: table.scenarios.iter().map(share).collect(),
+        scenarios,
+        sometimes,
         results,
     }
 }
@@ -373,6 +387,14 @@ fn text(gate: &Object, budget: Option<Duration>) -> String {
         let (runs, dealt, budget) = (grouped(gate.runs), grouped(gate.dealt), humantime::format_duration(budget));
         lines.push(format!("the budget of {budget} was spent: {runs} of {dealt} were played"));
     }
+    let Reached { reached, never, not_required } = &gate.sometimes;
+    lines.push(format!(
+        "sometimes: {} reached, {} never; {} more were not reached and need not have been",
+        reached.len(),
+        never.len(),
+        not_required.len()
+    ));
+    lines.extend(never.iter().map(|name| format!("  {} {name}", output::alarm("never reached"))));
     for played in gate.results.iter().filter(|played| played.verdict != Verdict::Pass) {
         let verdict = output::alarm(&format!("{:?}", played.verdict).to_lowercase());
         let broken = played

@@ -175,7 +175,8 @@ fn draw_fault(kind: Kind, stream: &mut Stream) -> Fault {
     match kind {
         Kind::Loss => Fault::Loss { ppm: small },
         Kind::Repeat => Fault::Repeat { ppm: small },
-        Kind::Reorder => Fault::Reorder { ppm: small },
+        // Only of frames that follow each other closely can one overtake another.
+        Kind::Reorder => Fault::Reorder { ppm: 50_000 + small },
         Kind::DelaySpike => Fault::DelaySpike { ppm: small, by: Duration::from_millis(log_uniform(stream, 8_000)) },
         // An ordinary frame is some hundred bytes: from a few a second to more than are sent.
         Kind::Clog => Fault::Clog { bytes_per_s: 200 + log_uniform(stream, 100_000) },
@@ -209,25 +210,28 @@ fn draw_fault(kind: Kind, stream: &mut Stream) -> Fault {
 
 /// What the provider, the owner or an agent does.
 fn draw_misbehaviour(kind: Kind, small: u32, free: u64) -> Fault {
-    let twice = small.saturating_mul(2);
+    // Calls are few beside frames.
+    let often = 20_000 + small.saturating_mul(2);
     match kind {
-        Kind::TooManyRequests => Fault::TooManyRequests { ppm: twice },
-        Kind::ServerError => Fault::ServerError { ppm: twice },
+        Kind::TooManyRequests => Fault::TooManyRequests { ppm: often },
+        Kind::ServerError => Fault::ServerError { ppm: often },
         Kind::Slow => Fault::Slow { factor: 2 + (free % 9) as u32 },
-        Kind::ReplyLost => Fault::ReplyLost { ppm: small },
-        Kind::Hang => Fault::Hang { ppm: twice },
+        Kind::ReplyLost => Fault::ReplyLost { ppm: often },
+        Kind::Hang => Fault::Hang { ppm: often },
         Kind::UsageUnlike if free & 1 == 0 => Fault::UsageUnlike { percent: 1 + ((free >> 8) % 99) as u32 },
         Kind::UsageUnlike => Fault::UsageUnlike { percent: 101 + ((free >> 8) % 200) as u32 },
         Kind::CreditExhausted => Fault::CreditExhausted,
         Kind::CapLowered => {
             let level = LEVELS[(free % 4) as usize].to_owned();
-            Fault::CapLowered { level, percent: ((free >> 8) % 100) as u32 }
+            // A cap binds once it is lowered to what has been committed, which is little of a day's.
+            let most = if (free >> 4) & 1 == 0 { 10 } else { 100 };
+            Fault::CapLowered { level, percent: ((free >> 8) % most) as u32 }
         }
         Kind::Halted => Fault::Halted,
         Kind::QuotaChanged => Fault::QuotaChanged { percent: ((free >> 8) % 100) as u32 },
         Kind::DoubleStart => Fault::DoubleStart,
-        Kind::RetryNewId => Fault::RetryNewId { ppm: twice },
-        Kind::DuplicateReport => Fault::DuplicateReport { ppm: twice },
+        Kind::RetryNewId => Fault::RetryNewId { ppm: often },
+        Kind::DuplicateReport => Fault::DuplicateReport { ppm: often },
         other => unreachable!("{other} is drawn by the caller"),
     }
 }

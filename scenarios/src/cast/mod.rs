@@ -86,11 +86,18 @@ pub struct Stage {
     pub done: RefCell<std::collections::BTreeSet<NodeId>>,
     /// Whether the owner has nothing left to resolve or to order.
     pub owner_idle: Cell<bool>,
+    /// The kinds of fault that made a difference in the cast; see [`Stage::felt`].
+    pub felt_kinds: RefCell<std::collections::BTreeSet<faults::Kind>>,
     /// How often an attempt was left to the owner; see [`Stage::leave_to_owner`].
     pub left_to_owner: Cell<u64>,
 }
 
 impl Stage {
+    /// States that a fault made a difference: whoever obeys one says so where it does.
+    pub fn felt(&self, kind: faults::Kind) {
+        self.felt_kinds.borrow_mut().insert(kind);
+    }
+
     /// Tells the owner, before it is recorded, that an attempt's outcome is unknown: it is not idle until it has looked.
     pub fn leave_to_owner(&self) {
         self.left_to_owner.set(self.left_to_owner.get() + 1);

@@ -41,6 +41,10 @@ fn worsened(mut weather: LinkWeather, fault: &Fault) -> LinkWeather {
             weather.spike_ppm = either_ppm(weather.spike_ppm, ppm);
             weather.spike_ns = weather.spike_ns.max(nanoseconds(by));
         }
+        Fault::Clog { bytes_per_s } => {
+            let so_far = Some(weather.bytes_per_s).filter(|rate| *rate > 0);
+            weather.bytes_per_s = so_far.map_or(bytes_per_s, |so_far| so_far.min(bytes_per_s));
+        }
         _ => {}
     }
     weather
