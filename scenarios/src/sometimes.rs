@@ -324,7 +324,7 @@ impl Refused {
             Refused::OverLedgerDayCap => required(200, lowers_caps),
             Refused::ReservationEnded | Refused::Stale => required(200, works_on),
             Refused::Forgotten => required(200, researches),
-            Refused::NoSlot => required(300, is_crowded),
+            Refused::NoSlot => required(450, is_crowded),
             Refused::SlotWaiterExpired => {
                 Standing::Rare("a slot comes free within seconds, and waiters wait for longer")
             }
