@@ -18,6 +18,8 @@ pub enum Exit {
     Liveness = 3,
     /// The same spec gave another history.
     Nondeterminism = 4,
+    /// A gate that was large enough never reached what must be reached sometimes.
+    Unreached = 5,
     /// A defect of shakedown itself.
     Defect = 70,
     /// Stopped by the user before a failure was found.

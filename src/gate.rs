@@ -11,6 +11,7 @@ use crate::{
     output::{self, Format, Out},
     provenance::Origin,
     run,
+    sometimes::Reached,
 };
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -102,6 +103,9 @@ pub struct Played {
     /// Where all of it is kept, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     folder: Option<PathBuf>,
+    /// What it reached of what must be reached sometimes.
+    #[serde(skip)]
+    reached: Vec<String>,
     /// Its place among the deals.
     #[serde(skip)]
     place: usize,
@@ -136,6 +140,7 @@ struct Object {
     dirty: bool,
     binary: String,
     scenarios: Vec<Share>,
+    sometimes: Reached,
     results: Vec<Played>,
 }
 
@@ -172,7 +177,10 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
         let why = "nothing was played, so nothing is known to hold; give a longer --budget, more --seeds or a smaller n in --partition";
         return Err(Failure::Input(anyhow::anyhow!(why)));
     }
-    Ok(exit)
+    Ok(match exit {
+        Exit::Pass if !object.sometimes.never.is_empty() => Exit::Unreached,
+        exit => exit,
+    })
 }
 
 /// Set when the user interrupts: no more runs begin, and what was played is told. A second interrupt ends the process.
@@ -338,6 +346,7 @@ impl Played {
             virtual_ns,
             wall_ns,
             faults,
+            reached_sometimes: reached,
             ..
         } = report;
         Played {
@@ -355,6 +364,7 @@ impl Played {
             parted,
             repro: None,
             folder: None,
+            reached,
             place,
         }
     }
@@ -376,6 +386,9 @@ fn summarise(args: &Args, table: &Table, jobs: usize, wall_ns: u64, results: Vec
         }
     };
     let wall_hours = hours([wall_ns]);
+    let scenarios: Vec<Share> = table.scenarios.iter().map(share).collect();
+    let runs: Vec<(&Scenario, u64)> = table.scenarios.iter().zip(scenarios.iter().map(|share| share.runs)).collect();
+    let sometimes = Reached::unite(results.iter().flat_map(|played| &played.reached), &runs, &args.shared);
     Object {
         runs: results.len() as u64,
         failed: results.iter().filter(is_failed).count() as u64,
@@ -391,7 +404,8 @@ fn summarise(args: &Args, table: &Table, jobs: usize, wall_ns: u64, results: Vec
         commit: origin.commit,
         dirty: origin.dirty,
         binary: origin.binary,
-        scenarios: table.scenarios.iter().map(share).collect(),
+        scenarios,
+        sometimes,
         results,
     }
 }
@@ -435,6 +449,14 @@ fn text(gate: &Object, budget: Option<Duration>) -> String {
         );
         lines.push(format!("{why}: {runs} of {dealt} were played"));
     }
+    let Reached { reached, never, not_required } = &gate.sometimes;
+    lines.push(format!(
+        "sometimes: {} reached, {} never; {} more were not reached and need not have been",
+        reached.len(),
+        never.len(),
+        not_required.len()
+    ));
+    lines.extend(never.iter().map(|name| format!("  {} {name}", output::alarm("never reached"))));
     for played in gate.results.iter().filter(|played| played.verdict != Verdict::Pass) {
         let verdict = output::alarm(&format!("{:?}", played.verdict).to_lowercase());
         let broken = played

@@ -3,11 +3,12 @@
 use crate::{
     exit::{Exit, Failure},
     output::{Format, Out},
+    sometimes::described,
 };
 use faults::swarm::Kind;
 use kernel::planted::Bug;
 use reports::row::Rows;
-use scenarios::{catalogue, invariant};
+use scenarios::{catalogue, invariant, sometimes::Sometimes};
 use serde::Serialize;
 
 /// A name and what it stands for.
@@ -25,6 +26,7 @@ struct Object {
     stores: Vec<Named>,
     faults: Vec<Named>,
     invariants: Vec<Named>,
+    sometimes: Vec<Named>,
     bugs: Vec<Named>,
     rows: Vec<Named>,
 }
@@ -42,12 +44,14 @@ fn values<V: clap::ValueEnum>() -> Vec<Named> {
 /// Does it.
 pub fn perform(out: &mut Out) -> Result<Exit, Failure> {
     let rows = Rows::built_in().map_err(Failure::defect)?;
+    let scenarios = catalogue::all();
     let object = Object {
-        scenarios: catalogue::all().into_iter().map(|scenario| named(scenario.name, scenario.title)).collect(),
+        scenarios: scenarios.iter().map(|scenario| named(&scenario.name, &scenario.title)).collect(),
         engines: values::<crate::choices::EngineName>(),
         stores: values::<crate::choices::StoreName>(),
         faults: Kind::ALL.iter().map(|kind| named(kind.name(), kind.summary())).collect(),
         invariants: invariant::all().iter().map(|invariant| named(invariant.name(), invariant.states())).collect(),
+        sometimes: Sometimes::all().into_iter().map(|one| named(one.name(), described(one, &scenarios))).collect(),
         bugs: Bug::ALL.iter().map(|bug| named(bug.name(), bug.summary())).collect(),
         rows: rows.rows.iter().map(|row| named(&row.id, format!("{}: {}", row.what, row.over))).collect(),
     };
@@ -65,6 +69,7 @@ fn text(object: &Object) -> String {
         ("stores", &object.stores),
         ("fault kinds", &object.faults),
         ("invariants", &object.invariants),
+        ("sometimes", &object.sometimes),
         ("planted bugs", &object.bugs),
         ("rows", &object.rows),
     ];

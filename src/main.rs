@@ -18,6 +18,7 @@ mod provenance;
 mod report;
 mod repro;
 mod run;
+mod sometimes;
 
 use clap::{Parser, Subcommand};
 use exit::{Exit, Failure};

@@ -39,6 +39,10 @@ pub struct Args {
     /// A new or empty folder to write the run into; without it only a failing run is kept, under target/shakedown.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// A file to write the run's plan into, drawn or given, which `--plan FILE` plays to the same history; an older one is
+    /// replaced.
+    #[arg(long, value_name = "FILE")]
+    save_plan: Option<PathBuf>,
     #[command(flatten)]
     shared: Shared,
 }
@@ -69,6 +73,9 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     let root = real_root(choices.engine)?;
     choices.root = root.as_ref().map(|root| root.path().to_owned());
     let spec = runner::spec(&scenario, args.seed, &choices).map_err(Failure::input)?;
+    if let Some(path) = &args.save_plan {
+        save_plan(path, &spec.plan).map_err(Failure::Input)?;
+    }
     let (run, parted) = play(&spec, args.out.is_some()).map_err(Failure::of_run)?;
     let kept = match (&args.out, run.report.verdict) {
         (Some(folder), _) => write(folder, &spec, &run).map(|()| Some(folder.clone())),
@@ -216,6 +223,14 @@ pub fn real_root(engine: Engine) -> Result<Option<tempfile::TempDir>, Failure> {
     let needed = engine == Engine::Real;
     let root = needed.then(tempfile::tempdir).transpose();
     root.context("the real engine needs a folder for its files; set TMPDIR to a writable one").map_err(Failure::Input)
+}
+
+/// Writes a plan for whoever wants to edit it.
+#[expect(clippy::disallowed_methods, reason = "a file that the user names is written to the user's disk")]
+fn save_plan(path: &Path, plan: &Plan) -> anyhow::Result<()> {
+    fs::write(path, plan.to_toml()).with_context(|| {
+        format!("the plan cannot be written to {}; give a file in a folder that exists", path.display())
+    })
 }
 
 /// Reads an arrival trace.

@@ -383,7 +383,7 @@ fn the_plan_in_the_reference_can_be_played() {
 fn everything_is_listed() {
     let folder = folder_with(&[]);
     let list = shakedown(folder.path(), "list --format json").json();
-    for kind in ["scenarios", "engines", "stores", "faults", "invariants", "bugs", "rows"] {
+    for kind in ["scenarios", "engines", "stores", "faults", "invariants", "sometimes", "bugs", "rows"] {
         let names = list[kind].as_array().unwrap_or_else(|| panic!("no {kind} are listed"));
         assert!(
             names.iter().all(|named| named["summary"].as_str().is_some_and(|summary| !summary.is_empty())),
@@ -429,4 +429,17 @@ fn help_reads_as_it_did() {
             said.out
         );
     }
+}
+
+#[test]
+fn a_saved_plan_plays_to_the_same_history() {
+    let folder = TempDir::new().expect("a folder for the test");
+    let drawn = shakedown(folder.path(), "run crash --seed 11 --save-plan plan.toml --format json");
+    assert_eq!(drawn.exit, 0, "{}", drawn.err);
+    let text = fs::read_to_string(folder.path().join("plan.toml")).expect("a plan");
+    assert!(text.contains("[[faults]]"), "{text}");
+    let given = shakedown(folder.path(), "run crash --seed 11 --plan plan.toml --format json");
+    assert_eq!(given.json()["history_hash"], drawn.json()["history_hash"]);
+    assert_eq!(given.json()["reached_sometimes"], drawn.json()["reached_sometimes"]);
+    refuses(&[], "run crash --save-plan nowhere/plan.toml", 2, &["a folder that exists"]);
 }

@@ -13,12 +13,14 @@ use std::{path::PathBuf, sync::Arc};
 
 mod director;
 mod folder;
+mod happening;
 mod observe;
 mod play;
 mod rest;
 mod spec;
 mod tally;
 mod weather;
+mod witness;
 
 pub(crate) use folder::beside;
 pub use folder::{BLOCK_BYTES, Provenance, ResultFile, write_folder};
@@ -153,6 +155,9 @@ pub struct RunReport {
     pub reached: Vec<(String, u64)>,
     /// How many faults the plan held.
     pub faults: u64,
+    /// The names of what it reached of [`Sometimes::all`](crate::sometimes::Sometimes::all).
+    #[serde(default)]
+    pub reached_sometimes: Vec<String>,
 }
 
 /// A run that was played.

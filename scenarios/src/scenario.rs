@@ -263,7 +263,8 @@ fn check_weather(weather: &LinkWeather) -> Result<(), Senseless> {
     within("weather.repeat_ppm", weather.repeat_ppm, 0, MILLION)?;
     within("weather.reorder_ppm", weather.reorder_ppm, 0, MILLION)?;
     within("weather.spike_ppm", weather.spike_ppm, 0, MILLION)?;
-    within("weather.spike_ns", weather.spike_ns, 0, HOUR_NS)
+    within("weather.spike_ns", weather.spike_ns, 0, HOUR_NS)?;
+    within("weather.bytes_per_s", weather.bytes_per_s, 0, 1_000_000_000_000)
 }
 
 fn check_disk(disk: &DiskSpec) -> Result<(), Senseless> {

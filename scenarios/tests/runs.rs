@@ -360,3 +360,95 @@ fn raw_sums_are_those_of_the_figures_and_a_user_is_shared_as_chosen() {
     assert!(waits(&shared) > 2 * waits(&scaled), "{} and {}", waits(&shared), waits(&scaled));
     assert_eq!(shared.report.verdict, Verdict::Pass);
 }
+
+/// A run of a scenario under one fault, in full.
+fn under_one(scenario_name: &str, at: &str, fault: &str, target: &str, lasts: &str) -> Run {
+    let text = format!("format = 1\n[[faults]]\nat = {at}\nfault = {fault}\ntarget = {target}\nfor = \"{lasts}\"\n");
+    let plan = PlanChoice::Given(Plan::from_toml(&text).expect("a plan"));
+    played(&spec(&scenario(scenario_name), 5, &Choices { plan, ..full() }).expect("a spec"))
+}
+
+#[test]
+fn each_kind_makes_its_difference_and_is_healed() {
+    let (soon, ledger, agent) = ("{ time = \"10s\" }", "{ node = \"ledger\" }", "{ node = \"agent-1\" }");
+    for (kind, fault, target) in [
+        ("clog", "{ clog = { bytes_per_s = 300 } }", ledger),
+        ("bridge", "{ bridge = { split = 1 } }", ledger),
+        ("flap", "{ flap = { up = \"2s\", down = \"1s\" } }", ledger),
+        ("crash-loop", "{ crash-loop = { every = \"4s\" } }", ledger),
+        ("clock-freeze", "\"clock-freeze\"", ledger),
+        ("clock-step", "{ clock-step = { by_ms = -3600000 } }", ledger),
+        ("clock-drift", "{ clock-drift = { rate_ppm = 2000000 } }", ledger),
+        ("pause", "\"pause\"", agent),
+        ("power-cut", "\"power-cut\"", ledger),
+        ("slow", "{ slow = { factor = 3 } }", "\"all\""),
+        ("reply-lost", "{ reply-lost = { ppm = 900000 } }", "\"all\""),
+        ("too-many-requests", "{ too-many-requests = { ppm = 900000 } }", "\"all\""),
+    ] {
+        let report = under_one("crash", soon, fault, target, "30s").report;
+        assert_eq!(report.verdict, Verdict::Pass, "{kind}: {:?}", report.broken);
+        for reached in [format!("felt-{kind}"), format!("healed-{kind}")] {
+            assert!(report.reached_sometimes.contains(&reached), "{reached}: {:?}", report.reached_sometimes);
+        }
+    }
+    let calm = played(&spec(&scenario("crash"), 5, &Choices { plan: PlanChoice::None, ..full() }).expect("a spec"));
+    let felt = |name: &&String| name.starts_with("felt") || name.starts_with("healed") || name.starts_with("begun");
+    assert_eq!(calm.report.reached_sometimes.iter().find(felt), None);
+}
+
+#[test]
+fn a_crash_loop_kills_again_and_a_flapping_link_is_cut_again() {
+    let crashing =
+        under_one("crash", "{ time = \"10s\" }", "{ crash-loop = { every = \"4s\" } }", "{ node = \"agent-1\" }", "9s");
+    let (kill, restart, down, up) = ("kill node 4", "restart node 4", "down 4", "up 4");
+    let expect = [
+        (10_000, kill),
+        (10_000, down),
+        (11_000, restart),
+        (11_000, up),
+        (14_000, kill),
+        (14_000, down),
+        (15_000, restart),
+        (15_000, up),
+        (18_000, kill),
+        (18_000, down),
+        (19_000, restart),
+        (19_000, up),
+    ];
+    assert_eq!(between(&crashing, 9, 40), lines(&expect));
+    let flapping = under_one(
+        "fleet",
+        "{ time = \"10s\" }",
+        "{ flap = { up = \"3s\", down = \"1s\" } }",
+        "{ link = [\"agent-1\", \"ledger\"] }",
+        "5s",
+    );
+    let (cut, mend) = ("cut the links between nodes 4 and 0", "mend the links between nodes 4 and 0");
+    let expect = [(10_000, cut), (11_000, mend), (14_000, cut), (15_000, mend), (15_000, mend)];
+    let told = between(&flapping, 9, 40);
+    assert_eq!(told.len().clamp(4, 5), told.len());
+    assert_eq!(told[..4], lines(&expect)[..4]);
+}
+
+#[test]
+fn a_fault_begins_at_its_event() {
+    let at = "{ event = { what = \"settle\", nth = 3 } }";
+    let run = under_one("fleet", at, "\"kill\"", "{ node = \"ledger\" }", "2s");
+    assert!(run.report.reached_sometimes.contains(&"begun-at-event".to_owned()));
+    let settled = |record: &&kernel::record::Record| {
+        matches!(record.event, kernel::record::Event::Reserve(kernel::reserve::Event::Settled { .. }))
+    };
+    let third = run.log.iter().filter(settled).nth(2).expect("three were settled");
+    let kills: Vec<u64> = told(&run).into_iter().filter(|(_, text)| text == "kill node 0").map(|(at, _)| at).collect();
+    let committed_ms = third.time.0 / 1_000_000;
+    assert_eq!(kills.len(), 1);
+    assert!(kills[0].abs_diff(committed_ms) <= 2, "killed at {} ms, settled at {committed_ms} ms", kills[0]);
+    let never = under_one(
+        "contention",
+        "{ event = { what = \"settle\", nth = 1000000 } }",
+        "\"kill\"",
+        "{ node = \"ledger\" }",
+        "2s",
+    );
+    assert_eq!((never.report.verdict, never.report.figures.kills), (Verdict::Pass, 0));
+}

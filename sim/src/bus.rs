@@ -8,6 +8,9 @@ pub const MAX_FRAME_BYTES: usize = 1 << 20;
 /// How many frames may be on their way or unread between one ordered pair of nodes; one more is counted as lost.
 pub const MAX_LINK_FRAMES: usize = 4096;
 
+/// The longest that a frame takes to leave by a clogged link, in nanoseconds; one that would take longer is lost.
+pub const MAX_CLOG_NS: u64 = 10_000_000_000;
+
 /// A node's address: dense, from 0, in the order the nodes were given to [`play`](crate::play()).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(pub u32);

@@ -1,6 +1,6 @@
 //! The director's hand on the world: every fault the engine can make happen.
 
-use crate::{Disk, Engine, NodeId, Time, native, real};
+use crate::{Disk, Effects, Engine, NodeId, Time, native, real};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -22,6 +22,10 @@ pub struct LinkWeather {
     pub spike_ppm: u32,
     /// How long a spike lasts.
     pub spike_ns: u64,
+    /// What the link passes in a second, frames queueing behind one another; 0 is without limit. The queue is
+    /// [`MAX_CLOG_NS`](crate::bus::MAX_CLOG_NS) long: a frame that would take longer to leave is lost.
+    #[serde(default)]
+    pub bytes_per_s: u64,
 }
 
 impl LinkWeather {
@@ -34,6 +38,7 @@ impl LinkWeather {
         reorder_ppm: 0,
         spike_ppm: 0,
         spike_ns: 0,
+        bytes_per_s: 0,
     };
 }
 
@@ -48,6 +53,13 @@ pub enum Reach {
     OneWay(NodeId, NodeId),
     /// The links between the two, both ways.
     Between(NodeId, NodeId),
+    /// The links between two halves of all nodes but one, both ways; the links of that one are not touched.
+    Across {
+        /// The node that both halves reach.
+        bridge: NodeId,
+        /// How many of the others, by address, are the first half.
+        split: u32,
+    },
 }
 
 /// The engine cannot make this fault happen.
@@ -163,6 +175,22 @@ impl Control {
         }
     }
 
+    /// Stops a node's wall clock where it stands; steps are taken, and seen once it is thawed.
+    pub fn freeze_wall(&self, node: NodeId) -> Result<(), Unsupported> {
+        match &self.inner {
+            Inner::Native(control) => control.freeze_wall(node),
+            Inner::Real(control) => control.freeze_wall(node),
+        }
+    }
+
+    /// Lets a node's wall clock go on from where it would have been without the freeze.
+    pub fn thaw_wall(&self, node: NodeId) -> Result<(), Unsupported> {
+        match &self.inner {
+            Inner::Native(control) => control.thaw_wall(node),
+            Inner::Real(control) => control.thaw_wall(node),
+        }
+    }
+
     /// Makes a node's oscillator run at `rate_ppm` millionths of true speed from now on: 1,000,000 is true, 2,000,000 double.
     pub fn set_drift(&self, node: NodeId, rate_ppm: u32) -> Result<(), Unsupported> {
         match &self.inner {
@@ -203,7 +231,7 @@ impl Control {
         }
     }
 
-    /// Ends every fault: weather as configured, links mended, clocks true to rate, armed faults disarmed, nodes resumed and restarted.
+    /// Ends every fault: weather as configured, links mended, clocks true, armed faults disarmed, nodes resumed and restarted.
     pub fn heal(&self) -> Result<(), Unsupported> {
         match &self.inner {
             Inner::Native(control) => control.heal(),
@@ -225,6 +253,23 @@ impl Control {
         match &self.inner {
             Inner::Native(control) => control.disk_operations(node),
             Inner::Real(control) => control.disk_operations(node),
+        }
+    }
+
+    /// Whether no fault is on: links as configured, nodes not paused, clocks true to rate and neither stepped nor frozen. What is
+    /// down is not looked at, for a process may have ended of itself.
+    pub fn is_calm(&self) -> bool {
+        match &self.inner {
+            Inner::Native(control) => control.is_calm(),
+            Inner::Real(_) => true,
+        }
+    }
+
+    /// What the faults have done so far.
+    pub fn effects(&self) -> Effects {
+        match &self.inner {
+            Inner::Native(control) => control.effects(),
+            Inner::Real(_) => Effects::default(),
         }
     }
 

@@ -85,6 +85,36 @@ pub struct Stats {
     pub disk_operations: u64,
     /// Scheduling decisions: how often more than one task was ready (native). [`Config::schedule_cut`] counts in them.
     pub decisions: u64,
+    /// What faults did (native).
+    #[serde(default)]
+    pub effects: Effects,
+}
+
+/// How often faults made a difference, by their causes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Effects {
+    /// Frames lost by the weather of their link.
+    pub frames_lost: u64,
+    /// Frames lost because their link was cut when they were sent, or since.
+    pub frames_cut: u64,
+    /// Second copies of frames that arrived.
+    pub frames_repeated: u64,
+    /// Frames that arrived before one that was sent ahead of them on the same link.
+    pub frames_overtaking: u64,
+    /// Frames held back by a spike.
+    pub frames_spiked: u64,
+    /// Frames that waited for, or were lost at, a link that passes only so many bytes a second.
+    pub frames_queued: u64,
+    /// Tasks dropped at an await.
+    pub tasks_cancelled: u64,
+    /// Tasks whose turn came while their node was paused, and that went on when it was resumed.
+    pub tasks_held: u64,
+    /// Entries noted by a node whose wall clock had been stepped away from where it would have been.
+    pub notes_stepped: u64,
+    /// Entries noted by a node whose wall clock stood still.
+    pub notes_frozen: u64,
+    /// Entries noted by a node whose oscillator did not run at true speed.
+    pub notes_drifting: u64,
 }
 
 /// The run could not be played.

@@ -27,6 +27,7 @@ pub const FOUL: LinkWeather = LinkWeather {
     reorder_ppm: 100_000,
     spike_ppm: 20_000,
     spike_ns: 60_000_000,
+    bytes_per_s: 0,
 };
 
 pub type Work = Pin<Box<dyn Future<Output = ()>>>;

@@ -12,6 +12,7 @@ use super::{
     wire::{FromProvider, ToProvider, decode, encode},
 };
 use crate::fact::{Answered, Fact};
+use faults::Kind;
 use kernel::{id::ReservationId, money::MicroUsd, money::Usage};
 use sim::{Datagram, NodeId, World};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
@@ -78,6 +79,7 @@ impl Provider {
         }
         let is_charged = line.answered == Answered::Ok;
         if is_charged && luck.reply_lost {
+            self.casting.stage.felt(Kind::ReplyLost);
             return;
         }
         match &mut line.waiting {
@@ -89,7 +91,13 @@ impl Provider {
 
     /// Decides a key for good. A 429 is said at once; a 500 only after the time the answer would have taken.
     fn decide(self: &Rc<Self>, key: ReservationId, usage: Usage, turned_away: Option<Answered>) -> Line {
+        let stage = &self.casting.stage;
         let answered = turned_away.unwrap_or(Answered::Ok);
+        match answered {
+            Answered::Ok => {}
+            Answered::TooManyRequests => stage.felt(Kind::TooManyRequests),
+            Answered::ServerError => stage.felt(Kind::ServerError),
+        }
         let charged = if answered == Answered::Ok { usage } else { Usage::default() };
         if answered == Answered::Ok {
             let cost = self.casting.scenario.provider.price.cost(usage).unwrap_or(MicroUsd::MAX);
@@ -98,7 +106,11 @@ impl Provider {
         let is_worked_on = answered != Answered::TooManyRequests;
         if is_worked_on {
             let provider = self.clone();
-            let latency = latency(&self.casting, self.casting.stage.provider.get().slow_factor, usage);
+            let factor = stage.provider.get().slow_factor;
+            let latency = latency(&self.casting, factor, usage);
+            if factor > 1 {
+                stage.felt(Kind::Slow);
+            }
             self.world.spawn(async move {
                 provider.world.sleep(latency).await;
                 provider.finish(key);

@@ -7,13 +7,15 @@ use super::{
     RunSpec,
     rest::{self, Shelf},
     weather::{self, Where},
+    witness::{self, Witness},
 };
 use crate::{
-    cast::{self, LEDGER, OWNER, PROVIDER, Stage},
+    cast::{self, LEDGER, OWNER, Order, PROVIDER, Stage, Unruly},
     invariant::Broken,
     scenario::{Caps, Scenario},
+    sometimes::Sometimes,
 };
-use faults::{At, Fault, Kind, Target, swarm::Family};
+use faults::{At, Family, Fault, Happening, Kind, Target};
 use kernel::{money::MicroUsd, planted::Bug, reserve::Level};
 use sim::{Control, Engine, NodeId, Reach, Time};
 use std::{
@@ -58,8 +60,35 @@ pub(super) struct News {
     pub down: RefCell<VecDeque<WentDown>>,
     /// Set once the run is at rest: what goes down from then on was not a fault.
     pub at_rest: Cell<bool>,
+    /// Events that faults begin at, (what, which) -> the acts; the director writes them down.
+    pub awaited: RefCell<BTreeMap<(Happening, u64), Vec<usize>>>,
+    /// How often each happened, while any is awaited.
+    counts: RefCell<BTreeMap<Happening, u64>>,
+    /// Acts whose event came since the director last looked.
+    pub due: RefCell<VecDeque<usize>>,
+    /// What faults were seen to do, once the run is over.
+    pub felt: RefCell<BTreeSet<Sometimes>>,
+    /// Whether the run came to rest with nothing left of any fault.
+    pub is_healed: Cell<bool>,
     /// Wakes the director.
     pub ring: Notify,
+}
+
+impl News {
+    /// Counts an event, and rings if a fault begins at it.
+    pub(super) fn happened(&self, what: Happening) {
+        let mut awaited = self.awaited.borrow_mut();
+        if awaited.is_empty() {
+            return;
+        }
+        let mut counts = self.counts.borrow_mut();
+        let nth = counts.entry(what).or_default();
+        *nth += 1;
+        if let Some(acts) = awaited.remove(&(what, *nth)) {
+            self.due.borrow_mut().extend(acts);
+            self.ring.notify_one();
+        }
+    }
 }
 
 /// One step of the script.
@@ -67,6 +96,7 @@ pub(super) struct News {
 enum Step {
     Begin(usize),
     End(usize),
+    Swing(usize),
     Revive(NodeId),
 }
 
@@ -78,6 +108,18 @@ struct Act {
     on: bool,
     /// The nodes whose processes it stopped, which it starts again when it ends.
     struck: Vec<NodeId>,
+    /// Of what swings while it is on: whether it is in the down half, and how often it went there.
+    is_down: bool,
+    downs: u32,
+    /// Of what cuts links: frames cut by then, if nothing else has cut links since.
+    cut_before: Option<u64>,
+}
+
+impl Act {
+    fn is_cutting(&self) -> bool {
+        let swings_up = self.fault.kind() == Kind::Flap && !self.is_down;
+        self.on && self.fault.kind().family() == Family::Partition && !swings_up
+    }
 }
 
 pub(super) struct Director {
@@ -91,14 +133,15 @@ pub(super) struct Director {
     until: Time,
     stage: Rc<Stage>,
     news: Rc<News>,
+    witness: Witness,
     acts: Vec<Act>,
     /// (when, in which order) -> what.
     script: BTreeMap<(Time, u64), Step>,
     written: u64,
     /// Kills at disk operations still to come, in order: (operation, act).
     operations: VecDeque<(u64, usize)>,
-    /// The caps the owner was last ordered to set.
-    ordered: [MicroUsd; 4],
+    /// The caps the owner was last ordered to set, whether to halt, and the quotas of a hundred.
+    ordered: ([MicroUsd; 4], bool, u32),
 }
 
 impl Director {
@@ -118,11 +161,12 @@ impl Director {
             until: Time::ZERO.plus(until),
             stage,
             news,
+            witness: Witness::default(),
             acts: Vec::new(),
             script: BTreeMap::new(),
             written: 0,
             operations: VecDeque::new(),
-            ordered: Level::ALL.map(|level| cap_set(&scenario, level)),
+            ordered: (Level::ALL.map(|level| cap_set(&scenario, level)), false, 100),
             scenario,
         };
         for planned in &spec.plan.faults {
@@ -146,10 +190,16 @@ impl Director {
             lasts: planned.lasts,
             on: false,
             struck: Vec::new(),
+            is_down: false,
+            downs: 0,
+            cut_before: None,
         });
         match planned.at {
             At::Time(at) => self.write(Time::ZERO.plus(at), Step::Begin(number)),
             At::Operation(nth) => self.operations.push_back((nth, number)),
+            At::Event { what, nth } => {
+                self.news.awaited.borrow_mut().entry((what, nth)).or_default().push(number);
+            }
         }
     }
 
@@ -166,6 +216,9 @@ impl Director {
             None => self.heal().await,
         };
         self.news.at_rest.set(true);
+        *self.news.felt.borrow_mut() = self.witness.all(&self.control.effects(), &self.stage);
+        let converged = course == Course::Converged;
+        self.news.is_healed.set(converged && witness::is_over(&self.control, &self.stage));
         let found = rest::look(&self.control, &self.shelf, &self.bugs, &course);
         (course, found)
     }
@@ -176,6 +229,7 @@ impl Director {
             let now = self.control.now();
             self.take_steps(now);
             self.take_news();
+            self.take_due();
             if self.news.broken.get() {
                 return Some(Course::Stopped);
             }
@@ -198,11 +252,16 @@ impl Director {
         }
         self.script.clear();
         self.operations.clear();
-        for act in &mut self.acts {
-            (act.on, act.struck) = (false, Vec::new());
+        self.news.awaited.borrow_mut().clear();
+        self.news.due.borrow_mut().clear();
+        for number in 0..self.acts.len() {
+            self.look_at(number);
+            let act = &mut self.acts[number];
+            (act.on, act.is_down, act.struck) = (false, false, Vec::new());
         }
         self.stage.provider.set(Default::default());
-        self.order_caps();
+        self.set_agents();
+        self.order_owner();
         if self.engine == Engine::Native {
             self.expect(self.control.heal());
         }
@@ -212,6 +271,7 @@ impl Director {
             let now = self.control.now();
             self.take_steps(now);
             self.take_news();
+            self.take_due();
             if self.news.broken.get() {
                 return Course::Stopped;
             }
@@ -286,8 +346,18 @@ impl Director {
             match entry.remove() {
                 Step::Begin(act) => self.begin(act, now),
                 Step::End(act) => self.end(act),
+                Step::Swing(act) => self.swing(act, now),
                 Step::Revive(node) => self.expect(self.control.restart(node)),
             }
+        }
+    }
+
+    /// Begins what its event came for.
+    fn take_due(&mut self) {
+        loop {
+            let Some(act) = self.news.due.borrow_mut().pop_front() else { return };
+            self.witness.felt.borrow_mut().insert(Sometimes::BegunAtEvent);
+            self.begin(act, self.control.now());
         }
     }
 
@@ -296,7 +366,14 @@ impl Director {
     fn take_news(&mut self) {
         loop {
             let Some(WentDown { node, by_itself }) = self.news.down.borrow_mut().pop_front() else { return };
-            let taken = self.acts.iter().any(|act| act.struck.contains(&node));
+            let owner = self.acts.iter().position(|act| act.struck.contains(&node));
+            let looping = |act: usize| self.acts[act].fault.kind() == Kind::CrashLoop && !self.acts[act].is_down;
+            if !by_itself && owner.is_some_and(looping) {
+                // Felled at a disk operation between two kills of a crash loop, which starts it again.
+                self.operations.pop_front();
+                self.arm();
+            }
+            let taken = owner.is_some();
             let finished = self.stage.done.borrow().contains(&node);
             if taken || self.control.is_up(node) || finished || self.engine == Engine::Real {
                 continue;
@@ -308,6 +385,8 @@ impl Director {
                 continue;
             };
             self.acts[act].struck.push(node);
+            self.witness.felt(self.acts[act].fault.kind());
+            self.witness.felt.borrow_mut().insert(Sometimes::BegunAtOperation);
             self.write(now.plus(self.acts[act].lasts), Step::End(act));
             self.arm();
         }
@@ -328,41 +407,45 @@ impl Director {
         let act = &mut self.acts[number];
         act.on = true;
         let (kind, lasts) = (act.fault.kind(), act.lasts);
+        self.witness.begun.borrow_mut().insert(kind);
         self.write(now.plus(lasts), Step::End(number));
         match kind.family() {
             Family::Weather => self.set_links(),
             Family::Provider => self.set_provider(),
-            Family::Budget => self.order_caps(),
-            Family::Partition => self.expect(self.control.partition(&self.reach(number))),
-            Family::Process => self.strike(number),
+            Family::Budget => self.order_owner(),
+            Family::Agent => self.set_agents(),
+            Family::Partition => self.cut(number, now),
+            Family::Process => self.strike(number, now),
             Family::Clock => self.set_clocks(number),
         }
     }
 
     fn end(&mut self, number: usize) {
-        self.acts[number].on = false;
+        self.look_at(number);
+        (self.acts[number].on, self.acts[number].is_down) = (false, false);
         match self.acts[number].fault.kind() {
             kind if kind.family() == Family::Weather => self.set_links(),
             kind if kind.family() == Family::Provider => self.set_provider(),
-            Kind::CapLowered => self.order_caps(),
-            Kind::Partition | Kind::PartitionOneWay => self.mend(number),
+            kind if kind.family() == Family::Budget => self.order_owner(),
+            kind if kind.family() == Family::Agent => self.set_agents(),
+            kind if kind.family() == Family::Partition => self.mend(number),
             Kind::Pause => {
                 for node in std::mem::take(&mut self.acts[number].struck) {
                     self.expect(self.control.resume(node));
                 }
             }
-            Kind::Kill | Kind::PowerCut => {
+            Kind::Kill | Kind::PowerCut | Kind::CrashLoop => {
                 for node in std::mem::take(&mut self.acts[number].struck) {
                     self.expect(self.control.restart(node));
                 }
             }
-            Kind::ClockDrift => self.set_clocks(number),
+            Kind::ClockDrift | Kind::ClockFreeze => self.set_clocks(number),
             _ => {}
         }
     }
 
     /// Stops processes, or drops one of their tasks. A node that is down, or that another act has paused, is let be.
-    fn strike(&mut self, number: usize) {
+    fn strike(&mut self, number: usize, now: Time) {
         let (fault, nodes) = (self.acts[number].fault.clone(), self.nodes(number));
         for node in nodes {
             let taken = self.acts.iter().any(|act| act.struck.contains(&node));
@@ -384,6 +467,80 @@ impl Director {
                 }
             }
         }
+        let act = &mut self.acts[number];
+        let any_down = act.struck.iter().any(|node| !self.control.is_up(*node));
+        match fault {
+            Fault::CrashLoop { every } if any_down => {
+                (act.is_down, act.downs) = (true, 1);
+                self.write(now.plus(rest_within(every)), Step::Swing(number));
+            }
+            Fault::Kill | Fault::PowerCut if any_down => self.witness.felt(fault.kind()),
+            _ => {}
+        }
+    }
+
+    /// Cuts links. What it does is told apart from other cuts only while there are none.
+    fn cut(&mut self, number: usize, now: Time) {
+        let is_alone = !self
+            .acts
+            .iter()
+            .enumerate()
+            .any(|(other, act)| other != number && act.on && act.fault.kind().family() == Family::Partition);
+        self.acts.iter_mut().for_each(|act| act.cut_before = None);
+        let act = &mut self.acts[number];
+        act.cut_before = is_alone.then(|| self.control.effects().frames_cut);
+        (act.is_down, act.downs) = (true, 1);
+        if let Fault::Flap { down, .. } = act.fault {
+            self.write(now.plus(down), Step::Swing(number));
+        }
+        self.expect(self.control.partition(&self.reach(number)));
+    }
+
+    /// The next half of what swings: a flapping link, a crash loop.
+    fn swing(&mut self, number: usize, now: Time) {
+        let act = &mut self.acts[number];
+        if !act.on {
+            return;
+        }
+        act.is_down = !act.is_down;
+        let (is_down, struck) = (act.is_down, act.struck.clone());
+        act.downs += u32::from(is_down && struck.iter().all(|node| self.control.is_up(*node)));
+        let next = match act.fault {
+            Fault::Flap { down, .. } if is_down => {
+                self.expect(self.control.partition(&self.reach(number)));
+                down
+            }
+            Fault::Flap { up, .. } => {
+                self.mend(number);
+                up
+            }
+            Fault::CrashLoop { every } if is_down => {
+                struck.iter().for_each(|node| self.expect(self.control.kill(*node)));
+                rest_within(every)
+            }
+            Fault::CrashLoop { every } => {
+                struck.iter().for_each(|node| self.expect(self.control.restart(*node)));
+                every - rest_within(every)
+            }
+            _ => unreachable!("only flapping links and crash loops swing"),
+        };
+        self.write(now.plus(next), Step::Swing(number));
+    }
+
+    /// What an act did that shares its count with others, as it ends.
+    fn look_at(&mut self, number: usize) {
+        let act = &mut self.acts[number];
+        let kind = act.fault.kind();
+        let again = act.downs >= 2;
+        if let Some(before) = act.cut_before.take() {
+            let cut = act.on && self.control.effects().frames_cut > before;
+            if cut && (again || kind != Kind::Flap) {
+                self.witness.felt(kind);
+            }
+        }
+        if kind == Kind::CrashLoop && again {
+            self.witness.felt(kind);
+        }
     }
 
     /// The nodes that an act on processes or clocks reaches. The provider's process is outside the system.
@@ -404,6 +561,15 @@ impl Director {
         for node in self.nodes(number) {
             if let Fault::ClockStep { by_ms } = self.acts[number].fault {
                 self.expect(self.control.step_wall(node, by_ms.saturating_mul(1_000_000)));
+                continue;
+            }
+            if self.acts[number].fault == Fault::ClockFreeze {
+                let is_frozen =
+                    self.acts.iter().enumerate().any(|(other, act)| {
+                        act.on && act.fault == Fault::ClockFreeze && self.nodes(other).contains(&node)
+                    });
+                let set = if is_frozen { self.control.freeze_wall(node) } else { self.control.thaw_wall(node) };
+                self.expect(set);
                 continue;
             }
             let drifts = self.acts.iter().enumerate().rev().filter(|(other, act)| {
@@ -436,22 +602,44 @@ impl Director {
         self.stage.provider.set(weather::provider(self.on().map(|act| &act.fault)));
     }
 
-    /// Orders the owner to set each cap that is not as it should be now.
-    fn order_caps(&mut self) {
+    /// Orders the owner to set each cap, the switch and the quotas that are not as they should be now.
+    fn order_owner(&mut self) {
+        let mut orders = Vec::new();
         for (index, level) in Level::ALL.into_iter().enumerate() {
             let cap = weather::cap(level, cap_set(&self.scenario, level), self.on().map(|act| &act.fault));
-            if cap != self.ordered[index] {
-                self.ordered[index] = cap;
-                self.stage.orders.borrow_mut().push_back((level, cap));
+            if std::mem::replace(&mut self.ordered.0[index], cap) != cap {
+                orders.push(Order::Cap(level, cap));
             }
         }
+        let halted = self.on().any(|act| act.fault == Fault::Halted);
+        if std::mem::replace(&mut self.ordered.1, halted) != halted {
+            orders.push(Order::Halt(halted));
+        }
+        let percent = weather::quota_percent(self.on().map(|act| &act.fault));
+        if std::mem::replace(&mut self.ordered.2, percent) != percent {
+            orders.push(Order::Quota(percent));
+        }
+        self.stage.orders.borrow_mut().extend(orders);
+    }
+
+    /// Tells agents how to misbehave.
+    fn set_agents(&self) {
+        let everyone = (0..self.agents).map(cast::agent);
+        let unruly = everyone.map(|node| {
+            let on = self.on().filter(|act| matches!(act.place, Where::All) || act.place == Where::Node(node));
+            (node, weather::unruly(on.map(|act| &act.fault)))
+        });
+        *self.stage.unruly.borrow_mut() = unruly.filter(|(_, unruly)| *unruly != Unruly::default()).collect();
     }
 
     fn reach(&self, number: usize) -> Reach {
         let act = &self.acts[number];
         match act.place {
             Where::All => Reach::All,
-            Where::Node(node) => Reach::Node(node),
+            Where::Node(node) => match act.fault {
+                Fault::Bridge { split } => Reach::Across { bridge: node, split },
+                _ => Reach::Node(node),
+            },
             Where::Link(from, to) if act.fault.kind() == Kind::PartitionOneWay => Reach::OneWay(from, to),
             Where::Link(one, other) => Reach::Between(one, other),
         }
@@ -461,7 +649,7 @@ impl Director {
     fn mend(&self, number: usize) {
         self.expect(self.control.mend(&self.reach(number)));
         for (other, act) in self.acts.iter().enumerate() {
-            if act.on && act.fault.kind().family() == Family::Partition {
+            if act.is_cutting() {
                 self.expect(self.control.partition(&self.reach(other)));
             }
         }
@@ -474,8 +662,13 @@ impl Director {
     }
 }
 
+/// How long a node of a crash loop stays down each time.
+fn rest_within(every: Duration) -> Duration {
+    (every / 2).min(REVIVED_AFTER)
+}
+
 /// The cap the scenario sets at a level. The ledger-wide one scales with the users there are.
-fn cap_set(scenario: &Scenario, level: Level) -> MicroUsd {
+pub(super) fn cap_set(scenario: &Scenario, level: Level) -> MicroUsd {
     let Caps { unit, run, user_day, ledger_day_per_user, .. } = scenario.caps;
     match level {
         Level::Unit => unit,

@@ -2,9 +2,13 @@
 
 use super::{
     director::{News, WentDown},
+    happening::happenings,
     tally::Tally,
 };
-use crate::invariant::{Sight, Watch, decode};
+use crate::{
+    invariant::{Sight, Watch, decode},
+    sometimes::Seen,
+};
 use sim::{Entry, history::kind};
 use std::{
     cell::{Cell, RefCell},
@@ -18,16 +22,21 @@ const ENDED: u8 = 0;
 pub(super) struct Observed {
     pub tally: RefCell<Tally>,
     pub watch: RefCell<Watch>,
+    pub seen: RefCell<Seen>,
+    /// The sequence after the last record told of.
+    told: Cell<u64>,
     /// Entries so far, and the time of the last: how far a run came that ended in a panic.
     pub entries: Cell<u64>,
     pub last_ns: Cell<u64>,
 }
 
 impl Observed {
-    pub(super) fn new(watch: Watch) -> Observed {
+    pub(super) fn new(watch: Watch, seen: Seen) -> Observed {
         Observed {
             tally: RefCell::new(Tally::new()),
             watch: RefCell::new(watch),
+            seen: RefCell::new(seen),
+            told: Cell::new(0),
             entries: Cell::new(0),
             last_ns: Cell::new(0),
         }
@@ -53,6 +62,7 @@ impl Observed {
             Ok(Sight::Other) => return,
             Ok(sight) => {
                 self.tally.borrow_mut().at(entry.time_ns, &sight);
+                self.tell(&sight, news);
                 watch.take_decoded(entry, &sight);
             }
             Err(_) => watch.take(entry),
@@ -60,5 +70,20 @@ impl Observed {
         if watch.broken().is_some() && !news.broken.replace(true) {
             news.ring.notify_one();
         }
+    }
+
+    /// Tells what was reached and what happened, each record once: a frame may be seen twice, when it was made and when the
+    /// ledger was opened after it.
+    fn tell(&self, sight: &Sight, news: &News) {
+        let records = match sight {
+            Sight::Ledger(_, records) => records.as_slice(),
+            _ => &[],
+        };
+        let fresh = &records[records.partition_point(|record| record.seq < self.told.get())..];
+        if let Some(last) = fresh.last() {
+            self.told.set(last.seq + 1);
+        }
+        self.seen.borrow_mut().at(sight, fresh);
+        happenings(sight, fresh).for_each(|what| news.happened(what));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Run, RunReport, RunSpec, Verdict,
-    director::{Course, Director, News},
+    director::{Course, Director, News, cap_set},
     observe::Observed,
     rest::{Found, Shelf},
     spec::SpecError,
@@ -11,9 +11,11 @@ use crate::{
     cast::{self, Casting, Stage},
     invariant::{Broken, Watch},
     scenario::StoreKind,
+    sometimes::{Seen, Sometimes},
 };
 use kernel::{
     planted::{Bug, Planted},
+    reserve::Level,
     store::memory::MemoryStore,
 };
 use sim::{Config, Engine, EngineError, Played, Recorded, Stats};
@@ -64,7 +66,8 @@ fn timed(spec: &RunSpec) -> Result<Run, EngineError> {
 fn caught(spec: &RunSpec) -> Result<Run, EngineError> {
     let planted = Planted::these(&spec.bugs);
     let watch = Watch::these(&spec.scenario.invariants).expect("a checked scenario names known invariants");
-    let observed = Rc::new(Observed::new(watch));
+    let seen = Seen::new(Level::ALL.map(|level| cap_set(&spec.scenario, level)));
+    let observed = Rc::new(Observed::new(watch, seen));
     let news = Rc::new(News::default());
     let mut run = match catch_unwind(AssertUnwindSafe(|| perform(spec, &planted, &observed, &news))) {
         Ok(performed) => {
@@ -83,6 +86,9 @@ fn caught(spec: &RunSpec) -> Result<Run, EngineError> {
         }
     };
     let reached = Bug::ALL.into_iter().map(|bug| (bug.name().to_owned(), planted.reached(bug)));
+    let (felt, healed) = (news.felt.take(), news.is_healed.get());
+    let sometimes = observed.seen.borrow().reached(felt, healed);
+    run.report.reached_sometimes = sometimes.into_iter().map(Sometimes::name).collect();
     run.report.reached = reached.filter(|(_, times)| *times > 0).collect();
     Ok(run)
 }
@@ -187,6 +193,7 @@ fn report(
         stats,
         reached: Vec::new(),
         faults: spec.plan.faults.len() as u64,
+        reached_sometimes: Vec::new(),
     };
     let raw = observed.tally.borrow().raw();
     Run { report, raw, history, log: Vec::new() }

@@ -1,5 +1,7 @@
 //! A node's clocks as functions of true time, in integers.
 
+use crate::Effects;
+
 /// True speed, in millionths of itself.
 pub(super) const TRUE_RATE_PPM: u32 = 1_000_000;
 
@@ -13,11 +15,20 @@ pub(super) struct Clock {
     rate_ppm: u32,
     wall_start_ns: u64,
     wall_offset_ns: i128,
+    /// What the wall clock reads while it stands still.
+    frozen_wall_ns: Option<u64>,
 }
 
 impl Clock {
     pub(super) fn new(wall_start_ns: u64) -> Clock {
-        Clock { since_true_ns: 0, since_monotonic_ns: 0, rate_ppm: TRUE_RATE_PPM, wall_start_ns, wall_offset_ns: 0 }
+        Clock {
+            since_true_ns: 0,
+            since_monotonic_ns: 0,
+            rate_ppm: TRUE_RATE_PPM,
+            wall_start_ns,
+            wall_offset_ns: 0,
+            frozen_wall_ns: None,
+        }
     }
 
     /// What the monotonic clock reads at `true_ns`, which is not before the last change of rate.
@@ -58,6 +69,9 @@ impl Clock {
     }
 
     pub(super) fn wall_ns(&self, true_ns: u64) -> u64 {
+        if let Some(frozen_ns) = self.frozen_wall_ns {
+            return frozen_ns;
+        }
         let unstepped = u128::from(self.wall_start_ns) + u128::from(self.monotonic_ns(true_ns));
         let stepped = unstepped.saturating_add_signed(self.wall_offset_ns);
         saturated(stepped)
@@ -65,6 +79,35 @@ impl Clock {
 
     pub(super) fn step_wall(&mut self, by_ns: i64) {
         self.wall_offset_ns += i128::from(by_ns);
+    }
+
+    /// Stops the wall clock; whether it went.
+    pub(super) fn freeze_wall(&mut self, true_ns: u64) -> bool {
+        let went = self.frozen_wall_ns.is_none();
+        self.frozen_wall_ns = Some(self.wall_ns(true_ns));
+        went
+    }
+
+    /// Lets the wall clock go on; whether it stood still.
+    pub(super) fn thaw_wall(&mut self) -> bool {
+        self.frozen_wall_ns.take().is_some()
+    }
+
+    /// Takes every step back.
+    pub(super) fn unstep_wall(&mut self) {
+        self.wall_offset_ns = 0;
+    }
+
+    /// Whether the oscillator runs at true speed, and the wall clock with it.
+    pub(super) fn is_true(&self) -> bool {
+        self.rate_ppm == TRUE_RATE_PPM && self.wall_offset_ns == 0 && self.frozen_wall_ns.is_none()
+    }
+
+    /// Counts an entry that is made by this clock.
+    pub(super) fn note(&self, effects: &mut Effects) {
+        effects.notes_stepped += u64::from(self.wall_offset_ns != 0);
+        effects.notes_frozen += u64::from(self.frozen_wall_ns.is_some());
+        effects.notes_drifting += u64::from(self.rate_ppm != TRUE_RATE_PPM);
     }
 }
 
@@ -99,6 +142,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_frozen_wall_clock_stands_still_and_catches_up() {
+        let mut clock = Clock::new(1_000);
+        assert!(clock.freeze_wall(5));
+        assert!(!clock.freeze_wall(9));
+        assert_eq!((clock.wall_ns(7), clock.wall_ns(99), clock.monotonic_ns(99)), (1_005, 1_005, 99));
+        clock.step_wall(100);
+        assert_eq!(clock.wall_ns(100), 1_005);
+        assert!(clock.thaw_wall());
+        assert!(!clock.thaw_wall());
+        assert_eq!(clock.wall_ns(100), 1_200);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{
     waker,
 };
 use crate::{
-    Disk, LinkWeather, NodeId, Reach, Time, Unsupported,
+    Disk, Effects, LinkWeather, NodeId, Reach, Time, Unsupported,
     history::{assert_free_kind, kind},
 };
 use std::{rc::Rc, time::Duration};
@@ -79,7 +79,9 @@ impl NativeControl {
     pub(crate) fn resume(&self, node: NodeId) -> Result<(), Unsupported> {
         if self.with(node, |node| std::mem::replace(&mut node.paused, false)) {
             self.entry(&format!("resume node {}", node.0));
-            for task in self.with(node, |node| std::mem::take(&mut node.held)) {
+            let held = self.with(node, |node| std::mem::take(&mut node.held));
+            self.core.state.borrow_mut().stats.effects.tasks_held += held.len() as u64;
+            for task in held {
                 waker::wake(task);
             }
         }
@@ -90,6 +92,30 @@ impl NativeControl {
         self.entry(&format!("step the wall clock of node {} by {by_ns} ns", node.0));
         self.with(node, |node| node.clock.step_wall(by_ns));
         Ok(())
+    }
+
+    pub(crate) fn freeze_wall(&self, node: NodeId) -> Result<(), Unsupported> {
+        let now_ns = self.core.now_ns();
+        if self.with(node, |node| node.clock.freeze_wall(now_ns)) {
+            self.entry(&format!("freeze the wall clock of node {}", node.0));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn thaw_wall(&self, node: NodeId) -> Result<(), Unsupported> {
+        if self.with(node, |node| node.clock.thaw_wall()) {
+            self.entry(&format!("thaw the wall clock of node {}", node.0));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        let state = self.core.state.borrow();
+        state.network.is_calm() && state.nodes.iter().all(|node| !node.paused && node.clock.is_true())
+    }
+
+    pub(crate) fn effects(&self) -> Effects {
+        self.core.state.borrow().stats.effects
     }
 
     pub(crate) fn set_drift(&self, node: NodeId, rate_ppm: u32) -> Result<(), Unsupported> {
@@ -135,6 +161,8 @@ impl NativeControl {
         };
         for node in (0..nodes).map(NodeId) {
             self.retime(node, super::clock::TRUE_RATE_PPM);
+            self.thaw_wall(node)?;
+            self.with(node, |node| node.clock.unstep_wall());
             self.resume(node)?;
             self.restart(node)?;
         }
@@ -183,5 +211,8 @@ fn described(reach: &Reach) -> String {
         Reach::Node(node) => format!("the links of node {}", node.0),
         Reach::OneWay(from, to) => format!("the link from node {} to node {}", from.0, to.0),
         Reach::Between(one, other) => format!("the links between nodes {} and {}", one.0, other.0),
+        Reach::Across { bridge, split } => {
+            format!("the links between two halves, the first of {split} nodes, with node {} as the bridge", bridge.0)
+        }
     }
 }

@@ -371,6 +371,7 @@ impl State {
                 return Turn::Pass;
             }
             if role == Role::Cancellable && owner.cancel_hits() {
+                self.stats.effects.tasks_cancelled += 1;
                 self.digest_in(!ordinal);
                 return Turn::Cancel(self.tasks.remove(task));
             }

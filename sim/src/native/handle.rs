@@ -163,10 +163,14 @@ impl Handle {
 
     pub(crate) fn note(&self, kind: u16, data: &[u8]) {
         assert_free_kind(kind);
-        let live = self.is_live(&self.core.state.borrow());
-        if live {
-            self.core.record(self.node, self.incarnation, kind, data);
+        {
+            let state = &mut *self.core.state.borrow_mut();
+            if !self.is_live(state) {
+                return;
+            }
+            state.nodes[self.index()].clock.note(&mut state.stats.effects);
         }
+        self.core.record(self.node, self.incarnation, kind, data);
     }
 
     fn is_live(&self, state: &State) -> bool {

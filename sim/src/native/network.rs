@@ -8,7 +8,9 @@ use super::{
     slab::Slab,
 };
 use crate::{
-    Datagram, LinkWeather, MAX_FRAME_BYTES, NodeId, Reach, Stats, Stream, bus::MAX_LINK_FRAMES, random::domain,
+    Datagram, LinkWeather, MAX_FRAME_BYTES, NodeId, Reach, Stats, Stream,
+    bus::{MAX_CLOG_NS, MAX_LINK_FRAMES},
+    random::domain,
 };
 
 pub(super) struct Network {
@@ -40,6 +42,8 @@ struct Link {
     cuts: u32,
     /// When the latest frame in sending order arrives.
     last_arrival_ns: u64,
+    /// When a clogged link has passed all that was handed to it.
+    free_ns: u64,
     /// Frames on their way or unread.
     held: usize,
 }
@@ -123,13 +127,19 @@ impl Network {
         }
         if fate.lost || link.cut {
             stats.frames_lost += 1;
+            if link.cut {
+                stats.effects.frames_cut += 1;
+            } else {
+                stats.effects.frames_lost += 1;
+            }
             return;
         }
-        let arrival_ns = link.arrival_ns(now_ns, &fate);
+        let Some(leaves_ns) = link.leaves_ns(now_ns, bytes.len(), stats) else { return };
+        let arrival_ns = link.arrival_ns(leaves_ns, &fate, stats);
         let cuts = link.cuts;
         let extra = if fate.repeated && link.held + 1 < MAX_LINK_FRAMES {
             link.held += 2;
-            let later_ns = now_ns.saturating_add(link.weather.latency_ns(fate.second_latency_word)).max(arrival_ns);
+            let later_ns = leaves_ns.saturating_add(link.weather.latency_ns(fate.second_latency_word)).max(arrival_ns);
             Some((later_ns, bytes.clone()))
         } else {
             link.held += 1;
@@ -152,11 +162,13 @@ impl Network {
         if frame.cuts != link.cuts || !is_up(link.to) {
             link.held -= 1;
             stats.frames_lost += u64::from(!extra);
+            stats.effects.frames_cut += u64::from(!extra && frame.cuts != link.cuts);
             return None;
         }
         let datagram = Datagram { from: NodeId(link.from), incarnation: frame.incarnation, frame: frame.bytes };
         stats.frames_delivered += 1;
         stats.frames_repeated += u64::from(extra);
+        stats.effects.frames_repeated += u64::from(extra);
         Some(Arrival { to: link.to, parcel: Parcel { link: frame.link, datagram } })
     }
 
@@ -183,6 +195,11 @@ impl Network {
         self.rules.clear();
     }
 
+    /// Whether every link is as the run began.
+    pub(super) fn is_calm(&self) -> bool {
+        self.links.iter().all(|link| !link.cut && link.weather == self.calm)
+    }
+
     #[inline]
     fn link_between(&mut self, from: u32, to: u32) -> u32 {
         let row = &self.rows[from as usize];
@@ -198,7 +215,8 @@ impl Network {
     fn make_link(&mut self, from: u32, to: u32) -> u32 {
         let index = u32::try_from(self.links.len()).expect("fewer than 2^32 links");
         let draws = Stream::keyed(self.seed, &[domain::LINK, u64::from(from), u64::from(to)]);
-        let mut link = Link { from, to, draws, weather: self.calm, cut: false, cuts: 0, last_arrival_ns: 0, held: 0 };
+        let mut link =
+            Link { from, to, draws, weather: self.calm, cut: false, cuts: 0, last_arrival_ns: 0, free_ns: 0, held: 0 };
         for rule in self.rules.iter().filter(|rule| rule.reach.covers(from, to)) {
             link.apply(rule.change);
         }
@@ -229,7 +247,12 @@ impl Row {
 impl Link {
     fn apply(&mut self, change: Change) {
         match change {
-            Change::Weather(weather) => self.weather = weather,
+            Change::Weather(weather) => {
+                if weather.bytes_per_s != self.weather.bytes_per_s {
+                    self.free_ns = 0;
+                }
+                self.weather = weather;
+            }
             Change::Mend => self.cut = false,
             Change::Cut => {
                 self.cut = true;
@@ -238,13 +261,35 @@ impl Link {
         }
     }
 
-    /// When a frame sent now arrives: never before the one sent ahead of it, unless it was drawn to be reordered.
+    /// When a frame of so many bytes, handed over now, has left: at once, unless the link is clogged. `None` if its queue is
+    /// full.
     #[inline]
-    fn arrival_ns(&mut self, now_ns: u64, fate: &Fate) -> u64 {
+    fn leaves_ns(&mut self, now_ns: u64, bytes: usize, stats: &mut Stats) -> Option<u64> {
+        let rate = self.weather.bytes_per_s;
+        if rate == 0 {
+            return Some(now_ns);
+        }
+        let begins_ns = self.free_ns.max(now_ns);
+        stats.effects.frames_queued += u64::from(begins_ns > now_ns);
+        let takes_ns = (bytes as u128 * 1_000_000_000).div_ceil(u128::from(rate));
+        let leaves_ns = begins_ns.saturating_add(u64::try_from(takes_ns).unwrap_or(u64::MAX));
+        if leaves_ns - now_ns > MAX_CLOG_NS {
+            stats.frames_overflowed += 1;
+            return None;
+        }
+        self.free_ns = leaves_ns;
+        Some(leaves_ns)
+    }
+
+    /// When a frame that leaves now arrives: never before the one sent ahead of it, unless it was drawn to be reordered.
+    #[inline]
+    fn arrival_ns(&mut self, now_ns: u64, fate: &Fate, stats: &mut Stats) -> u64 {
         let spike_ns = if fate.spiked { self.weather.spike_ns } else { 0 };
+        stats.effects.frames_spiked += u64::from(fate.spiked);
         let latency_ns = self.weather.latency_ns(fate.latency_word).saturating_add(spike_ns);
         let free_ns = now_ns.saturating_add(latency_ns);
         if fate.reordered {
+            stats.effects.frames_overtaking += u64::from(free_ns < self.last_arrival_ns);
             return free_ns;
         }
         self.last_arrival_ns = self.last_arrival_ns.max(free_ns);
@@ -295,6 +340,10 @@ impl Reach {
             Reach::Node(NodeId(node)) => from == node || to == node,
             Reach::OneWay(NodeId(first), NodeId(second)) => (from, to) == (first, second),
             Reach::Between(NodeId(one), NodeId(other)) => (from, to) == (one, other) || (from, to) == (other, one),
+            Reach::Across { bridge: NodeId(bridge), split } => {
+                let in_first_half = |node: u32| node - u32::from(node > bridge) < split;
+                from != bridge && to != bridge && in_first_half(from) != in_first_half(to)
+            }
         }
     }
 }

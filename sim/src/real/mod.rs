@@ -240,6 +240,14 @@ impl RealControl {
         unsupported("step of the wall clock")
     }
 
+    pub(crate) fn freeze_wall(&self, _: NodeId) -> Result<(), Unsupported> {
+        unsupported("freeze of the wall clock")
+    }
+
+    pub(crate) fn thaw_wall(&self, _: NodeId) -> Result<(), Unsupported> {
+        unsupported("freeze of the wall clock")
+    }
+
     pub(crate) fn set_drift(&self, _: NodeId, _: u32) -> Result<(), Unsupported> {
         unsupported("clock drift")
     }

@@ -135,3 +135,35 @@ fn a_timeout_gives_up_exactly_at_its_limit() {
     run(config(1), vec![impatient], wait(Duration::from_secs(1)));
     assert_eq!(seen.take(), [(true, 3), (false, 8), (true, 13)]);
 }
+
+#[test]
+fn a_frozen_wall_clock_stands_still_until_it_is_thawed_or_healed() {
+    let (seen, see) = spy();
+    let reader = boot(move |world| {
+        let see = see.clone();
+        async move {
+            loop {
+                see((world.now().as_nanos() / MS, world.wall_ns() / MS));
+                world.note(16, &[]);
+                world.sleep(ms(10)).await;
+            }
+        }
+    });
+    let freeze = direct(|control| async move {
+        for thaw_by_heal in [false, true] {
+            control.sleep(ms(5)).await;
+            control.freeze_wall(A).unwrap();
+            control.sleep(ms(10)).await;
+            if thaw_by_heal {
+                control.heal().unwrap();
+            } else {
+                control.thaw_wall(A).unwrap();
+            }
+            control.sleep(ms(5)).await;
+        }
+    });
+    let played = run(config(1), vec![reader], freeze);
+    assert_eq!(seen.take()[..4], [(0, 1_000_000), (10, 1_000_005), (20, 1_000_020), (30, 1_000_025)]);
+    assert_eq!(played.stats.effects.notes_frozen, 2);
+    assert_eq!((played.stats.effects.notes_stepped, played.stats.effects.notes_drifting), (0, 0));
+}

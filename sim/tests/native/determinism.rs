@@ -14,6 +14,7 @@ const STORMY: LinkWeather = LinkWeather {
     reorder_ppm: 50_000,
     spike_ppm: 10_000,
     spike_ns: 20 * MS,
+    bytes_per_s: 0,
 };
 
 async fn client(world: World) {

@@ -65,6 +65,7 @@ const ROUGH: LinkWeather = LinkWeather {
     reorder_ppm: 100_000,
     spike_ppm: 50_000,
     spike_ns: 30 * MS,
+    bytes_per_s: 0,
 };
 
 #[test]
@@ -277,4 +278,65 @@ fn what_a_dead_node_had_not_read_no_longer_fills_its_links() {
     });
     let stats = run(config(1), vec![filling, deaf], director).stats;
     assert_eq!((stats.frames_overflowed, stats.frames_delivered), (0, 2 * MAX_LINK_FRAMES as u64));
+}
+
+#[test]
+fn a_clogged_link_passes_its_bytes_one_after_another_and_no_more_than_its_queue() {
+    let clogged = |bytes_per_s| {
+        two_to_one(STEADY, move |control| async move {
+            control.set_weather(&Reach::OneWay(B, C), LinkWeather { bytes_per_s, ..STEADY }).unwrap();
+            control.sleep(ms(100)).await;
+            control.set_weather(&Reach::OneWay(B, C), STEADY).unwrap();
+        })
+    };
+    let (_, plain) = two_to_one(STEADY, |_| async {});
+    // Four bytes take two milliseconds, and one frame is sent each: half of the hundred are still queued at the end.
+    let (played, arrivals) = clogged(2_000);
+    assert_eq!(of(A, &plain), of(A, &arrivals));
+    let from_b = of(B, &arrivals);
+    assert_eq!(from_b.len(), 200);
+    assert_eq!(&from_b[..3], [(0, 3 * MS), (1, 5 * MS), (2, 7 * MS)]);
+    assert!(from_b.is_sorted());
+    assert!((95..=100).contains(&played.stats.effects.frames_queued), "{:?}", played.stats);
+    assert_eq!(from_b.last(), Some(&(199, 203 * MS)), "nothing overtakes what the clog had queued");
+    // A frame takes two seconds: five fit into the queue.
+    let (played, _) = clogged(2);
+    assert!(played.stats.frames_overflowed > 90, "{:?}", played.stats);
+    assert_eq!(clogged(2_000).0.history.hash, clogged(2_000).0.history.hash);
+}
+
+#[test]
+fn halves_reach_each_other_only_by_the_bridge() {
+    let all: &[NodeId] = &[A, B, C, NodeId(3)];
+    let pairs = |bridge, split| {
+        let (seen, see): (Arrivals, _) = spy();
+        let boots = (0..4).map(|_| {
+            let see = see.clone();
+            boot(move |world: World| {
+                let see = see.clone();
+                async move {
+                    world.sleep(ms(2)).await;
+                    all.iter().filter(|to| **to != world.node()).for_each(|to| world.send(*to, vec![0; 4]));
+                    loop {
+                        let datagram = world.recv().await;
+                        see((world.node(), datagram.from, 0, 0));
+                    }
+                }
+            })
+        });
+        let director = direct(move |control| async move {
+            let reach = Reach::Across { bridge, split };
+            control.partition(&reach).unwrap();
+            control.sleep(ms(10)).await;
+            control.mend(&reach).unwrap();
+        });
+        let played = run(config(1), boots.collect(), director);
+        let mut pairs: Vec<(u32, u32)> = seen.take().into_iter().map(|(to, from, ..)| (from.0, to.0)).collect();
+        pairs.sort_unstable();
+        (pairs, played.stats.effects.frames_cut)
+    };
+    let expect = [(0, 1), (0, 2), (1, 0), (1, 2), (1, 3), (2, 0), (2, 1), (3, 1)];
+    let (through_b, cut) = pairs(B, 2);
+    assert_eq!((through_b.as_slice(), cut), (expect.as_slice(), 4));
+    assert_eq!(pairs(B, 3).1, 0, "one half is empty");
 }

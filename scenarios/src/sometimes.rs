@@ -1,0 +1,471 @@
+//! What must be reached sometimes: the effect of each kind of fault and its end, where faults begin, and each answer by which
+//! the ledger says no. A gate that is large enough and never reached one has lost it, or never tested it.
+//!
+//! A condition says which scenarios can reach it and of how many of their runs one surely does. What cannot be reached by
+//! construction is listed as such, with the reason.
+
+use crate::{
+    invariant::Sight,
+    scenario::{Scenario, StoreKind, Workload},
+};
+use faults::Kind;
+use kernel::{
+    effect, lease,
+    money::MicroUsd,
+    record,
+    record::Record,
+    request::{Refusal, Reply},
+    reserve::{self, Level},
+    run,
+    serve::Announcement,
+};
+use std::collections::BTreeSet;
+
+/// Of this many runs of scenarios that can reach a condition, one reaches it, unless the condition says otherwise.
+const USUAL_RUNS: u64 = 100;
+
+/// A condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sometimes {
+    /// A fault of the kind made a difference: it was not only on.
+    Felt(Kind),
+    /// One that made a difference has ended, nothing was left of it, and the run came to rest.
+    Healed(Kind),
+    /// A fault began at a disk operation.
+    BegunAtOperation,
+    /// A fault began at an event.
+    BegunAtEvent,
+    /// The ledger said no.
+    Refused(Refused),
+}
+
+/// How the ledger says no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "each stands for the refusal or reply of the same name; see Refused::described")]
+pub enum Refused {
+    Held,
+    LockWaiterExpired,
+    Deposed,
+    NotHolder,
+    NoAuthority,
+    NoTerm,
+    Nobody,
+    OtherTenant,
+    OverUnitCap,
+    OverRunCap,
+    OverUserDayCap,
+    OverLedgerDayCap,
+    NoSlot,
+    SlotWaiterExpired,
+    NoCap,
+    NoPrice,
+    Nothing,
+    TooMuch,
+    WrongAttempt,
+    ReservationUnknown,
+    ReservationEnded,
+    AwaitsOwner,
+    StillLive,
+    WrongTenant,
+    RunUnknown,
+    RunTaken,
+    RunEnded,
+    IllegalArm,
+    ReservationDisagrees,
+    AttemptRunning,
+    Empty,
+    Misnumbered,
+    Stale,
+    Forgotten,
+    Busy,
+}
+
+/// Whether a gate has to reach a condition.
+#[derive(Clone, Copy, Debug)]
+pub enum Standing {
+    /// One of so many runs of the scenarios that can reach it does.
+    Required {
+        /// Of how many.
+        of_runs: u64,
+        /// Which can.
+        able: fn(&Scenario) -> bool,
+    },
+    /// It may be reached, and need not be; why.
+    Rare(&'static str),
+    /// Nothing in the cast can reach it; why.
+    ByConstruction(&'static str),
+}
+
+impl Sometimes {
+    /// Every condition.
+    pub fn all() -> Vec<Sometimes> {
+        let faults = Kind::ALL.into_iter().flat_map(|kind| [Sometimes::Felt(kind), Sometimes::Healed(kind)]);
+        let begun = [Sometimes::BegunAtOperation, Sometimes::BegunAtEvent];
+        faults.chain(begun).chain(Refused::ALL.into_iter().map(Sometimes::Refused)).collect()
+    }
+
+    /// Its name, in lower case with hyphens.
+    pub fn name(self) -> String {
+        match self {
+            Sometimes::Felt(kind) => format!("felt-{kind}"),
+            Sometimes::Healed(kind) => format!("healed-{kind}"),
+            Sometimes::BegunAtOperation => "begun-at-operation".to_owned(),
+            Sometimes::BegunAtEvent => "begun-at-event".to_owned(),
+            Sometimes::Refused(refused) => format!("refused-{}", refused.described().0),
+        }
+    }
+
+    /// What is reached, in one line.
+    pub fn states(self) -> String {
+        match self {
+            Sometimes::Felt(kind) => effect(kind).to_owned(),
+            Sometimes::Healed(kind) => format!("after {kind} was felt, it ended and everything came to rest"),
+            Sometimes::BegunAtOperation => "a node was felled at a disk operation".to_owned(),
+            Sometimes::BegunAtEvent => "a fault began at an event".to_owned(),
+            Sometimes::Refused(refused) => refused.described().1.to_owned(),
+        }
+    }
+
+    /// The runs of scenarios that can reach it, of which a gate needs so many before it has to; `None` if none ever has to.
+    pub fn runs_needed(self) -> Option<u64> {
+        match self {
+            Sometimes::Refused(refused) => match refused.standing() {
+                Standing::Required { of_runs, .. } => Some(of_runs),
+                Standing::Rare(_) | Standing::ByConstruction(_) => None,
+            },
+            Sometimes::Felt(Kind::Reorder | Kind::ReplyLost) | Sometimes::Healed(Kind::Reorder | Kind::ReplyLost) => {
+                Some(200)
+            }
+            _ => Some(USUAL_RUNS),
+        }
+    }
+
+    /// Whether runs of the scenario, as its file says and under its swarm, can reach it.
+    pub fn is_within(self, scenario: &Scenario) -> bool {
+        let draws = |kind: Kind| scenario.swarm.kinds.contains(&kind);
+        match self {
+            Sometimes::Felt(kind) | Sometimes::Healed(kind) => draws(kind) && works_on(scenario),
+            Sometimes::BegunAtOperation => {
+                scenario.store == StoreKind::Redb && (draws(Kind::Kill) || draws(Kind::PowerCut))
+            }
+            Sometimes::BegunAtEvent => !scenario.swarm.kinds.is_empty(),
+            Sometimes::Refused(refused) => match refused.standing() {
+                Standing::Required { able, .. } => able(scenario),
+                Standing::Rare(_) | Standing::ByConstruction(_) => false,
+            },
+        }
+    }
+
+    /// Why no gate has to reach it, if none has.
+    pub fn excuse(self) -> Option<&'static str> {
+        match self {
+            Sometimes::Refused(refused) => match refused.standing() {
+                Standing::Required { .. } => None,
+                Standing::Rare(why) | Standing::ByConstruction(why) => Some(why),
+            },
+            _ => None,
+        }
+    }
+}
+
+/// What a kind of fault does that can be seen, beyond being on.
+const fn effect(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Loss => "a frame was lost by weather",
+        Kind::Repeat => "a second copy of a frame arrived",
+        Kind::Reorder => "a frame arrived before one that was sent ahead of it",
+        Kind::DelaySpike => "a frame was held back by a spike",
+        Kind::Clog => "a frame waited, or found the queue full, at a clogged link",
+        Kind::Partition => "a frame was lost to a partition, while nothing else cut links",
+        Kind::PartitionOneWay => "a frame was lost to a one-way partition, while nothing else cut links",
+        Kind::Bridge => "a frame between the halves was lost, while nothing else cut links",
+        Kind::Flap => "a link was cut twice over and lost a frame, while nothing else cut links",
+        Kind::Kill => "a process was killed",
+        Kind::PowerCut => "the power of a node was cut",
+        Kind::Pause => "a task's turn came while its node was paused, and it went on after",
+        Kind::CrashLoop => "a node was killed again after it had been started again",
+        Kind::Cancel => "a task was dropped at an await",
+        Kind::ClockStep => "a node noted something while its wall clock was stepped away",
+        Kind::ClockDrift => "a node noted something while its oscillator ran off true speed",
+        Kind::ClockFreeze => "a node noted something while its wall clock stood still",
+        Kind::CapLowered => "a reservation was refused over a lowered cap that the scenario's would have admitted",
+        Kind::TooManyRequests => "the provider answered 429",
+        Kind::ServerError => "the provider answered 500",
+        Kind::Slow => "the provider took longer over a call",
+        Kind::ReplyLost => "the provider charged a call, and its answer was lost",
+        Kind::Hang => "the provider took a call and did not answer it",
+        Kind::UsageUnlike => "a call used other than its agent reckoned with",
+        Kind::CreditExhausted => "the provider refused a call for want of credit",
+        Kind::Halted => "something was refused because the owner had halted",
+        Kind::QuotaChanged => "something was refused over a lowered quota",
+        Kind::DoubleStart => "two executors of an agent worked on one list",
+        Kind::RetryNewId => "a request was repeated under a new number",
+        Kind::DuplicateReport => "a report was sent twice under two numbers",
+    }
+}
+
+fn takes_over(scenario: &Scenario) -> bool {
+    scenario.workload == Workload::Takeover
+}
+
+fn contends(scenario: &Scenario) -> bool {
+    scenario.workload == Workload::Contention
+}
+
+/// Whether there is work throughout the time in which faults are drawn: contention is over before most of them begin.
+fn works_on(scenario: &Scenario) -> bool {
+    !contends(scenario)
+}
+
+fn researches(scenario: &Scenario) -> bool {
+    scenario.workload == Workload::Research
+}
+
+fn lowers_caps(scenario: &Scenario) -> bool {
+    works_on(scenario) && scenario.swarm.kinds.contains(&Kind::CapLowered)
+}
+
+/// Whether a user's agents, with two calls each, take every slot.
+fn is_crowded(scenario: &Scenario) -> bool {
+    works_on(scenario) && scenario.sizes.agents.min(scenario.sizes.agents_per_user) * 2 > scenario.caps.slots
+}
+
+impl Refused {
+    /// Every one.
+    pub const ALL: [Refused; 35] = [
+        Refused::Held,
+        Refused::LockWaiterExpired,
+        Refused::Deposed,
+        Refused::NotHolder,
+        Refused::NoAuthority,
+        Refused::NoTerm,
+        Refused::Nobody,
+        Refused::OtherTenant,
+        Refused::OverUnitCap,
+        Refused::OverRunCap,
+        Refused::OverUserDayCap,
+        Refused::OverLedgerDayCap,
+        Refused::NoSlot,
+        Refused::SlotWaiterExpired,
+        Refused::NoCap,
+        Refused::NoPrice,
+        Refused::Nothing,
+        Refused::TooMuch,
+        Refused::WrongAttempt,
+        Refused::ReservationUnknown,
+        Refused::ReservationEnded,
+        Refused::AwaitsOwner,
+        Refused::StillLive,
+        Refused::WrongTenant,
+        Refused::RunUnknown,
+        Refused::RunTaken,
+        Refused::RunEnded,
+        Refused::IllegalArm,
+        Refused::ReservationDisagrees,
+        Refused::AttemptRunning,
+        Refused::Empty,
+        Refused::Misnumbered,
+        Refused::Stale,
+        Refused::Forgotten,
+        Refused::Busy,
+    ];
+
+    /// Its name and what it says.
+    const fn described(self) -> (&'static str, &'static str) {
+        match self {
+            Refused::Held => ("held", "a lock was another's, and there was no time to wait"),
+            Refused::LockWaiterExpired => ("lock-waiter-expired", "a lock came free after its waiter's term"),
+            Refused::Deposed => ("deposed", "a writer's fence was below the highest seen"),
+            Refused::NotHolder => ("not-holder", "a writer did not hold the lock"),
+            Refused::NoAuthority => ("no-authority", "a request did not name the lock that it needs"),
+            Refused::NoTerm => ("no-term", "a lease of no length was asked for"),
+            Refused::Nobody => ("nobody", "executor 0 asked for a lock"),
+            Refused::OtherTenant => ("other-tenant", "a lock was another tenant's"),
+            Refused::OverUnitCap => ("over-unit-cap", "a unit's cap would have been passed"),
+            Refused::OverRunCap => ("over-run-cap", "a run's cap would have been passed"),
+            Refused::OverUserDayCap => ("over-user-day-cap", "a user's day would have been passed"),
+            Refused::OverLedgerDayCap => ("over-ledger-day-cap", "the ledger's day would have been passed"),
+            Refused::NoSlot => ("no-slot", "a user's slots were taken, and there was no time to wait"),
+            Refused::SlotWaiterExpired => ("slot-waiter-expired", "a slot came free after its waiter's term"),
+            Refused::NoCap => ("no-cap", "no cap was in force"),
+            Refused::NoPrice => ("no-price", "a model had no price"),
+            Refused::Nothing => ("nothing", "nothing was asked for"),
+            Refused::TooMuch => ("too-much", "an amount was past what a ledger counts"),
+            Refused::WrongAttempt => ("wrong-attempt", "an attempt was not the next of its unit"),
+            Refused::ReservationUnknown => ("reservation-unknown", "a reservation was not one of the run's"),
+            Refused::ReservationEnded => ("reservation-ended", "a reservation had ended"),
+            Refused::AwaitsOwner => ("awaits-owner", "a reservation awaited the owner"),
+            Refused::StillLive => ("still-live", "the owner resolved what a run still held"),
+            Refused::WrongTenant => ("wrong-tenant", "caps of a level belong to another tenant"),
+            Refused::RunUnknown => ("run-unknown", "there was no such run"),
+            Refused::RunTaken => ("run-taken", "a run of that name had other content"),
+            Refused::RunEnded => ("run-ended", "a run had ended"),
+            Refused::IllegalArm => ("illegal-arm", "an attempt could not go there from where it stood"),
+            Refused::ReservationDisagrees => {
+                ("reservation-disagrees", "an attempt's end and its reservation's disagreed")
+            }
+            Refused::AttemptRunning => ("attempt-running", "a run could not end under a running attempt"),
+            Refused::Empty => ("empty", "a request carried no command"),
+            Refused::Misnumbered => ("misnumbered", "a request's numbers made no sense"),
+            Refused::Stale => ("stale", "a request came from an incarnation that was not the newest"),
+            Refused::Forgotten => ("forgotten", "a request's number had been acknowledged"),
+            Refused::Busy => ("busy", "the server's queue was full"),
+        }
+    }
+
+    /// Whether a gate has to reach it.
+    pub fn standing(self) -> Standing {
+        let required = |of_runs, able| Standing::Required { of_runs, able };
+        match self {
+            Refused::Held | Refused::Deposed => required(USUAL_RUNS, works_on),
+            Refused::LockWaiterExpired | Refused::NotHolder => required(USUAL_RUNS, takes_over),
+            Refused::OverRunCap | Refused::OverUserDayCap | Refused::AttemptRunning => required(USUAL_RUNS, contends),
+            Refused::OverUnitCap => required(USUAL_RUNS, lowers_caps),
+            Refused::OverLedgerDayCap => required(200, lowers_caps),
+            Refused::ReservationEnded | Refused::Stale => required(200, works_on),
+            Refused::Forgotten => required(200, researches),
+            Refused::NoSlot => required(450, is_crowded),
+            Refused::SlotWaiterExpired => {
+                Standing::Rare("a slot comes free within seconds, and waiters wait for longer")
+            }
+            Refused::WrongAttempt | Refused::RunEnded | Refused::IllegalArm => {
+                Standing::Rare("a late report has to lose a race that few runs have")
+            }
+            Refused::AwaitsOwner => Standing::Rare("an agent does not report a call again that it left to the owner"),
+            Refused::NoAuthority | Refused::OtherTenant | Refused::WrongTenant => {
+                Standing::ByConstruction("a client names the lock of its own tenant with every command that needs it")
+            }
+            Refused::NoTerm | Refused::Nobody => {
+                Standing::ByConstruction("a client asks under its own id, for the term its scenario sets")
+            }
+            Refused::NoCap | Refused::NoPrice => {
+                Standing::ByConstruction("caps and prices are in force from the first moment and never taken away")
+            }
+            Refused::Nothing | Refused::TooMuch => Standing::ByConstruction(
+                "work asks for what its calls cost, which is neither nothing nor past counting",
+            ),
+            Refused::ReservationUnknown | Refused::RunUnknown | Refused::RunTaken => {
+                Standing::ByConstruction("an agent names only what the ledger gave it or its own work list holds")
+            }
+            Refused::StillLive => Standing::ByConstruction("the owner resolves only what the ledger says awaits it"),
+            Refused::ReservationDisagrees => {
+                Standing::ByConstruction("an agent ends an attempt and its reservation in one request")
+            }
+            Refused::Empty | Refused::Misnumbered => {
+                Standing::ByConstruction("the client numbers its requests, and sends none that is empty")
+            }
+            Refused::Busy => {
+                Standing::ByConstruction("no queue of a scenario that ships is as short as its fleet is large")
+            }
+        }
+    }
+
+    fn of(refusal: &Refusal) -> Refused {
+        match refusal {
+            Refusal::Lease(refusal) => match refusal {
+                lease::Refusal::Held { .. } => Refused::Held,
+                lease::Refusal::WaiterExpired { .. } => Refused::LockWaiterExpired,
+                lease::Refusal::Deposed { .. } => Refused::Deposed,
+                lease::Refusal::NotHolder { .. } => Refused::NotHolder,
+                lease::Refusal::NoAuthority { .. } => Refused::NoAuthority,
+                lease::Refusal::NoTerm => Refused::NoTerm,
+                lease::Refusal::Nobody { .. } => Refused::Nobody,
+                lease::Refusal::OtherTenant { .. } => Refused::OtherTenant,
+            },
+            Refusal::Effect(effect::Refusal::Empty) => Refused::Empty,
+            Refusal::Effect(effect::Refusal::Misnumbered { .. }) => Refused::Misnumbered,
+            Refusal::Reserve(refusal) => Refused::of_reserve(refusal),
+            Refusal::Run(refusal) => match refusal {
+                run::Refusal::Unknown { .. } => Refused::RunUnknown,
+                run::Refusal::Taken { .. } => Refused::RunTaken,
+                run::Refusal::Ended { .. } => Refused::RunEnded,
+                run::Refusal::IllegalArm { .. } => Refused::IllegalArm,
+                run::Refusal::ReservationDisagrees { .. } => Refused::ReservationDisagrees,
+                run::Refusal::AttemptRunning { .. } => Refused::AttemptRunning,
+            },
+        }
+    }
+
+    fn of_reserve(refusal: &reserve::Refusal) -> Refused {
+        match refusal {
+            reserve::Refusal::OverCap { level: Level::Unit, .. } => Refused::OverUnitCap,
+            reserve::Refusal::OverCap { level: Level::Run, .. } => Refused::OverRunCap,
+            reserve::Refusal::OverCap { level: Level::UserDay, .. } => Refused::OverUserDayCap,
+            reserve::Refusal::OverCap { level: Level::LedgerDay, .. } => Refused::OverLedgerDayCap,
+            reserve::Refusal::NoSlot { .. } => Refused::NoSlot,
+            reserve::Refusal::WaiterExpired { .. } => Refused::SlotWaiterExpired,
+            reserve::Refusal::NoCap { .. } => Refused::NoCap,
+            reserve::Refusal::NoPrice { .. } => Refused::NoPrice,
+            reserve::Refusal::Nothing => Refused::Nothing,
+            reserve::Refusal::TooMuch => Refused::TooMuch,
+            reserve::Refusal::WrongAttempt { .. } => Refused::WrongAttempt,
+            reserve::Refusal::Unknown { .. } => Refused::ReservationUnknown,
+            reserve::Refusal::Ended { .. } => Refused::ReservationEnded,
+            reserve::Refusal::AwaitsOwner { .. } => Refused::AwaitsOwner,
+            reserve::Refusal::StillLive { .. } => Refused::StillLive,
+            reserve::Refusal::WrongTenant { .. } => Refused::WrongTenant,
+        }
+    }
+}
+
+/// What a run reached that the observer can see: a fold over the history. Effects of faults come from where they are made.
+#[derive(Debug)]
+pub struct Seen {
+    /// The caps that the scenario sets, by level.
+    caps: [MicroUsd; 4],
+    reached: BTreeSet<Sometimes>,
+}
+
+impl Seen {
+    /// Nothing yet, in a run whose caps these are.
+    pub fn new(caps: [MicroUsd; 4]) -> Seen {
+        Seen { caps, reached: BTreeSet::new() }
+    }
+
+    /// Takes in one sight, with those records of it that no sight told of before.
+    pub fn at(&mut self, sight: &Sight, news: &[Record]) {
+        if let Sight::Ledger(Announcement::Committed { replies, .. }, _) = sight {
+            for reply in replies {
+                let refused = match reply {
+                    Reply::Stale { .. } => Refused::Stale,
+                    Reply::Forgotten { .. } => Refused::Forgotten,
+                    Reply::Busy => Refused::Busy,
+                    Reply::Decided(_) | Reply::Waits(_) => continue,
+                };
+                self.reached.insert(Sometimes::Refused(refused));
+            }
+        }
+        for record in news {
+            if let record::Event::Effect(effect::Event::Decided { outcome: Err(refusal), .. }) = &record.event {
+                self.refused(refusal);
+            }
+        }
+    }
+
+    fn refused(&mut self, refusal: &Refusal) {
+        self.reached.insert(Sometimes::Refused(Refused::of(refusal)));
+        if let Refusal::Reserve(reserve::Refusal::OverCap { level, settled, live, asked, .. }) = refusal {
+            let place = Level::ALL.iter().position(|known| known == level).unwrap_or(0);
+            let needed = settled.0.saturating_add(live.0).saturating_add(asked.0);
+            if needed <= self.caps[place].0 {
+                self.reached.insert(Sometimes::Felt(Kind::CapLowered));
+            }
+        }
+    }
+
+    /// All that a run reached: with the kinds that were felt where they are made, and whether nothing was left of them in the
+    /// end; in the order of [`Sometimes::all`].
+    pub fn reached(&self, felt: impl IntoIterator<Item = Sometimes>, is_healed: bool) -> BTreeSet<Sometimes> {
+        let mut reached = self.reached.clone();
+        reached.extend(felt);
+        if is_healed {
+            let felt = reached.iter().filter_map(|one| match one {
+                Sometimes::Felt(kind) => Some(Sometimes::Healed(*kind)),
+                _ => None,
+            });
+            let healed: Vec<Sometimes> = felt.collect();
+            reached.extend(healed);
+        }
+        reached
+    }
+}
