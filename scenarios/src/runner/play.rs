@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     cast::{self, Casting, Stage},
-    invariant::{Broken, Watch},
+    invariant::{Broken, Watch, WholeLog},
     scenario::StoreKind,
 };
 use kernel::{
@@ -104,7 +104,7 @@ fn perform(
     let stage = Rc::new(Stage::default());
     let cast = cast::assemble(Casting {
         scenario: Rc::new(spec.scenario.clone()),
-        work: Rc::new((*spec.work).clone()),
+        work: spec.work.clone(),
         open_store: shelf.opener(),
         planted: planted.clone(),
         stage: stage.clone(),
@@ -188,7 +188,7 @@ fn report(
         reached: Vec::new(),
         faults: spec.plan.faults.len() as u64,
     };
-    Run { report, history, log: Vec::new() }
+    Run { report, history, log: WholeLog::default() }
 }
 
 #[cfg(test)]
