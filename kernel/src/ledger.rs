@@ -129,7 +129,7 @@ impl<S: Store> Ledger<S> {
             self.poisoned = true;
             return Err(broken.into());
         }
-        Ok(Committed { replies, notices, frame: Some(frame.bytes) })
+        Ok(Committed { replies, notices, frame: Some(frame.bytes.to_vec()) })
     }
 
     /// Answers from committed state.
@@ -203,7 +203,7 @@ impl<S: Store> Ledger<S> {
     /// The last frame as stored, `None` of an empty log: the one frame that may be durable and never announced.
     pub fn last_frame(&mut self) -> Result<Option<Vec<u8>>, LedgerError> {
         let Some(last_seq) = self.head().0.checked_sub(1) else { return Ok(None) };
-        Ok(self.store.log(last_seq)?.pop().map(|frame| frame.bytes))
+        Ok(self.store.log(last_seq)?.pop().map(|frame| frame.bytes.to_vec()))
     }
 
     /// Decides one request and records its decision.

@@ -312,7 +312,7 @@ impl Draft {
         let mut bytes = Vec::with_capacity(self.records.len() + 20);
         encode_into(&mut bytes, &(self.time, self.next_seq - self.first_seq));
         bytes.extend_from_slice(&self.records);
-        StoredFrame { first_seq: self.first_seq, next_seq: self.next_seq, bytes }
+        StoredFrame { first_seq: self.first_seq, next_seq: self.next_seq, bytes: bytes.into() }
     }
 }
 

@@ -21,7 +21,7 @@ const CREATING: u64 = 20;
 fn frame(i: u64) -> StoredFrame {
     let first_seq = (0..i).map(|i| 1 + i % 3).sum();
     let len = if i % 5 == 3 { 9_000 } else { 40 + 13 * i as usize };
-    StoredFrame { first_seq, next_seq: first_seq + 1 + i % 3, bytes: vec![i as u8 + 1; len] }
+    StoredFrame { first_seq, next_seq: first_seq + 1 + i % 3, bytes: vec![i as u8 + 1; len].into() }
 }
 
 /// The rows that the checkpoint after frame `i` changes: some new, some again, some gone.

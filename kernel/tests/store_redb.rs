@@ -8,7 +8,7 @@ use sim::{Disk, Open};
 const FILE: &str = "ledger.redb";
 
 fn frame(first_seq: u64, next_seq: u64, fill: u8, len: usize) -> StoredFrame {
-    StoredFrame { first_seq, next_seq, bytes: vec![fill; len] }
+    StoredFrame { first_seq, next_seq, bytes: vec![fill; len].into() }
 }
 
 fn row(table: u16, key: u8, value: Option<&[u8]>) -> Row {

@@ -1,12 +1,12 @@
 //! One run: a spec becomes a cast, a director carries out its plan and heals, invariants watch, and a report comes out.
 
 use crate::{
-    invariant::Broken,
+    invariant::{Broken, WholeLog},
     scenario::{Scenario, StoreKind},
     workload::WorkList,
 };
 use faults::Plan;
-use kernel::{planted::Bug, record::Record};
+use kernel::planted::Bug;
 use serde::{Deserialize, Serialize};
 use sim::{Engine, Recorded, Recording, Stats};
 use std::{path::PathBuf, sync::Arc};
@@ -170,5 +170,5 @@ pub struct Run {
     /// Its history, as much of it as was to be kept.
     pub history: Recorded,
     /// The ledger's whole log, as the store holds it in the end; empty if it could not be read.
-    pub log: Vec<Record>,
+    pub log: WholeLog,
 }

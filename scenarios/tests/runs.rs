@@ -195,7 +195,7 @@ fn a_lowered_cap_is_ordered_and_restored() {
     );
     let caps: Vec<u64> = run
         .log
-        .iter()
+        .records()
         .filter_map(|record| match &record.event {
             kernel::record::Event::Reserve(kernel::reserve::Event::CapSet { level, cap, .. }) => {
                 (*level == kernel::reserve::Level::UserDay).then_some(cap.0)
@@ -285,7 +285,7 @@ fn a_runs_folder_is_whole_or_not_there() {
     let events = String::from_utf8(read("events.jsonl")).expect("text");
     assert_eq!(events.lines().count(), run.log.len());
     let last: serde_json::Value = serde_json::from_str(events.lines().last().expect("events")).expect("JSON");
-    let chain = run.log.last().expect("events").chain;
+    let chain = run.log.records().next_back().expect("events").chain;
     assert_eq!(last["chain"], blake3::Hash::from_bytes(chain).to_hex().as_str());
     let result: serde_json::Value = serde_json::from_slice(&read("result.json")).expect("JSON");
     assert_eq!(result["history_hash"], run.report.history_hash.as_str());

@@ -5,6 +5,7 @@ pub mod memory;
 pub mod redb;
 
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A frame's bytes with the sequences it covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +15,8 @@ pub struct StoredFrame {
     /// Sequence after its last record.
     pub next_seq: u64,
     /// The postcard encoding of a [`Frame`](crate::record::Frame).
-    pub bytes: Vec<u8>,
+    /// Shared, because a log is handed around whole.
+    pub bytes: Arc<[u8]>,
 }
 
 impl AsRef<[u8]> for StoredFrame {

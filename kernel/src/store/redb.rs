@@ -311,9 +311,7 @@ fn numbered(stored: &[u8]) -> Option<(u64, &[u8])> {
 
 fn framed(first_seq: u64, stored: &[u8]) -> Result<StoredFrame, StoreError> {
     match numbered(stored) {
-        Some((next_seq, bytes)) if next_seq > first_seq => {
-            Ok(StoredFrame { first_seq, next_seq, bytes: bytes.to_vec() })
-        }
+        Some((next_seq, bytes)) if next_seq > first_seq => Ok(StoredFrame { first_seq, next_seq, bytes: bytes.into() }),
         _ => Err(damaged(format!("frame {first_seq} does not say where it ends"))),
     }
 }

@@ -114,7 +114,7 @@ pub struct Casting {
     /// The scenario, resolved: its sizes are the run's.
     pub scenario: Rc<Scenario>,
     /// What each agent is to do; its length is the number of agents.
-    pub work: Rc<WorkList>,
+    pub work: Arc<WorkList>,
     /// The ledger's store.
     pub open_store: OpenStore,
     /// The bugs that are on.

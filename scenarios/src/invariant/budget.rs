@@ -546,7 +546,7 @@ mod tests {
             let next = story.next();
             story.logs(&reserves(next, 1, 40));
             let log = story.log.clone();
-            story.rests_as(&Rest { log: &log, opened: &[], rebuilt: &[], converged });
+            story.rests_as(&Rest { log: &whole(&log), opened: &[], rebuilt: &[], converged });
             assert_eq!(story.broken().is_some(), breaks, "converged {converged}");
         }
         let mut story = Story::begun("none-open-at-rest");

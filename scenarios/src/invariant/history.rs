@@ -1,7 +1,7 @@
 //! Histories made by hand for tests: valid records with their hashes, encoded as the server and the cast encode them, so that
 //! every test goes by way of the decoder.
 
-use super::{Broken, Rest, Watch};
+use super::{Broken, Rest, Watch, WholeLog};
 use crate::{
     cast::{LEDGER, agent},
     fact::{Answered, FACT, Fact},
@@ -19,6 +19,7 @@ use kernel::{
     reserve::{self, Level},
     run::{self, AttemptState, Ending, Purpose},
     serve::{ANNOUNCEMENT, Announcement},
+    store::StoredFrame,
 };
 use sim::{Entry, NodeId, history::kind};
 use std::collections::BTreeMap;
@@ -260,7 +261,7 @@ impl Story {
 
     /// The run at rest, converged, its log as durable, its tables equal.
     pub(crate) fn rests(&mut self) -> &mut Story {
-        let log = self.log.clone();
+        let log = whole(&self.log);
         self.rests_as(&Rest { log: &log, opened: &[], rebuilt: &[], converged: true })
     }
 
@@ -373,3 +374,13 @@ pub(crate) fn request(number: u64, authority: Option<Authority>, commands: Vec<k
 }
 
 pub(crate) const NEXT_DAY_NS: u64 = DAY_NS;
+
+/// A log as a store would hold these records, each in a frame of its own.
+pub(crate) fn whole(records: &[Record]) -> WholeLog {
+    let stored = |record: &Record| StoredFrame {
+        first_seq: record.seq,
+        next_seq: record.seq + 1,
+        bytes: postcard::to_allocvec(&Frame { time: record.time, records: vec![record.clone()] }).unwrap().into(),
+    };
+    WholeLog::of(records.iter().map(stored).collect()).unwrap()
+}

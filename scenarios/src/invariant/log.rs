@@ -229,8 +229,8 @@ impl Invariant for Durable {
             return Err(format!("at rest the log holds {found} records, and {known} were announced"));
         }
         let mut chain = GENESIS_CHAIN;
-        for (record, announced) in rest.log.iter().zip(&self.contents) {
-            let content = content_of(record, &mut self.scratch);
+        for (record, announced) in rest.log.records().zip(&self.contents) {
+            let content = content_of(&record, &mut self.scratch);
             chain = chain_after(&chain, &content);
             if beginning(&content) != *announced || chain != record.chain {
                 return Err(format!("at rest record {} is not the one that was announced", record.seq));
@@ -383,12 +383,12 @@ mod tests {
         let mut story = Story::begun("durable");
         let mut log = story.log.clone();
         log[3].tenant = TenantId(6);
-        story.rests_as(&Rest { log: &log, opened: &[], rebuilt: &[], converged: false });
+        story.rests_as(&Rest { log: &whole(&log), opened: &[], rebuilt: &[], converged: false });
         story.breaks_by("durable", &["record 3 is not the one that was announced"]);
 
         let mut story = Story::begun("durable");
         let log = story.log[..7].to_vec();
-        story.rests_as(&Rest { log: &log, opened: &[], rebuilt: &[], converged: false });
+        story.rests_as(&Rest { log: &whole(&log), opened: &[], rebuilt: &[], converged: false });
         story.breaks_by("durable", &["records below 7"]);
     }
 
@@ -404,10 +404,12 @@ mod tests {
         ];
         for (opened, rebuilt, message) in cases {
             let mut story = Story::watched_by(&["rebuild"]);
-            story.rests_as(&Rest { log: &[], opened, rebuilt, converged: false }).breaks_by("rebuild", &[message]);
+            story
+                .rests_as(&Rest { log: &whole(&[]), opened, rebuilt, converged: false })
+                .breaks_by("rebuild", &[message]);
         }
         let same = [(1, ONE), (2, TWO)];
         let mut story = Story::watched_by(&["rebuild"]);
-        story.rests_as(&Rest { log: &[], opened: &same, rebuilt: &same, converged: false }).holds();
+        story.rests_as(&Rest { log: &whole(&[]), opened: &same, rebuilt: &same, converged: false }).holds();
     }
 }

@@ -21,10 +21,12 @@ pub mod log;
 pub mod replies;
 pub mod runs;
 mod watch;
+mod whole_log;
 pub mod writers;
 
 pub(crate) use batch::{Part, parts};
 pub use watch::{Sight, UnknownInvariant, Watch, decode};
+pub use whole_log::WholeLog;
 
 use crate::{fact::Fact, model::Model};
 use kernel::{record::Record, serve::Announcement};
@@ -62,7 +64,7 @@ pub struct Moment<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Rest<'a> {
     /// The whole log as the store holds it, read after a last power cut of the ledger (if its store has a disk).
-    pub log: &'a [Record],
+    pub log: &'a WholeLog,
     /// The tables' hashes as the store's own opening (checkpoint and suffix) gives them: (table number, hash).
     pub opened: &'a [(u16, [u8; 32])],
     /// The tables' hashes as a rebuild from the whole log gives them.

@@ -18,7 +18,32 @@ pub struct DecidedOnce {
     /// What is remembered of each client, for each tenant apart.
     clients: BTreeMap<(TenantId, ClientId), Client>,
     /// The record that decided each request, by client, incarnation and number, of all tenants and incarnations.
-    decided_by: BTreeMap<ClientId, BTreeMap<(u32, u64), u64>>,
+    decided_by: BTreeMap<ClientId, Decided>,
+}
+
+/// Which record decided each of a client's requests, by incarnation and number: sorted, and mostly added to at its end.
+#[derive(Debug, Default)]
+struct Decided(Vec<((u32, u64), u64)>);
+
+impl Decided {
+    fn place(&self, name: (u32, u64)) -> Result<usize, usize> {
+        match self.0.last() {
+            Some((last, _)) if *last < name => Err(self.0.len()),
+            _ => self.0.binary_search_by_key(&name, |(name, _)| *name),
+        }
+    }
+
+    fn by(&self, name: (u32, u64)) -> Option<u64> {
+        self.place(name).ok().map(|at| self.0[at].1)
+    }
+
+    /// Adds a request that was not decided.
+    fn insert(&mut self, name: (u32, u64), seq: u64) {
+        match self.place(name) {
+            Ok(at) => self.0[at].1 = seq,
+            Err(at) => self.0.insert(at, (name, seq)),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -46,7 +71,7 @@ impl DecidedOnce {
         let row = self.clients.entry((record.tenant, *client)).or_default();
         let decided_by = self.decided_by.entry(*client).or_default();
         let what = format_args!("record {}: request {number} of client {client}.{incarnation}", record.seq);
-        if let Some(before) = decided_by.get(&(*incarnation, *number)) {
+        if let Some(before) = decided_by.by((*incarnation, *number)) {
             return Err(format!("{what} is decided again; record {before} had decided it"));
         }
         if *incarnation < row.newest {
@@ -72,7 +97,7 @@ impl DecidedOnce {
     }
 
     fn decided_by(&self, client: ClientId, incarnation: u32, number: u64) -> Option<u64> {
-        self.decided_by.get(&client)?.get(&(incarnation, number)).copied()
+        self.decided_by.get(&client)?.by((incarnation, number))
     }
 
     fn answered(&self, part: &super::Part<'_>) -> Result<(), String> {

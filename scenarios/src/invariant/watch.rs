@@ -153,13 +153,14 @@ impl Watch {
 
     /// Looks at the run at rest. Reading the log is one more opening: what was durable and never announced is told first.
     pub fn at_rest(&mut self, rest: &Rest<'_>) {
+        let last = rest.log.records().next_back();
         let opened = Announcement::Opened {
-            next_seq: rest.log.last().map_or(0, |record| record.seq.saturating_add(1)),
-            chain: rest.log.last().map_or(GENESIS_CHAIN, |record| record.chain),
+            next_seq: last.as_ref().map_or(0, |record| record.seq.saturating_add(1)),
+            chain: last.map_or(GENESIS_CHAIN, |record| record.chain),
             last_frame: None,
         };
-        let known = rest.log.partition_point(|record| record.seq < self.told);
-        self.feed(crate::cast::LEDGER, u32::MAX, Saw::Ledger(&opened, &rest.log[known..]));
+        let untold = rest.log.records_from(self.told);
+        self.feed(crate::cast::LEDGER, u32::MAX, Saw::Ledger(&opened, &untold));
         for index in 0..self.chosen.len() {
             if self.broken.is_some() {
                 return;

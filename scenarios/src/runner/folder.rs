@@ -76,8 +76,8 @@ fn write_files(dir: &Path, spec: &RunSpec, run: &Run, provenance: &Provenance) -
     fs::write(dir.join("capsule.toml"), capsule)?;
     fs::write(dir.join("history.log"), &run.history.kept)?;
     let mut events = io::BufWriter::new(fs::File::create(dir.join("events.jsonl"))?);
-    for record in &run.log {
-        serde_json::to_writer(&mut events, &line(record)?)?;
+    for record in run.log.records() {
+        serde_json::to_writer(&mut events, &line(&record)?)?;
         events.write_all(b"\n")?;
     }
     events.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;

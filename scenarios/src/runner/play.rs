@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     cast::{self, Casting, Stage},
-    invariant::{Broken, Watch},
+    invariant::{Broken, Watch, WholeLog},
     scenario::StoreKind,
     sometimes::{Seen, Sometimes},
 };
@@ -110,7 +110,7 @@ fn perform(
     let stage = Rc::new(Stage::default());
     let cast = cast::assemble(Casting {
         scenario: Rc::new(spec.scenario.clone()),
-        work: Rc::new((*spec.work).clone()),
+        work: spec.work.clone(),
         open_store: shelf.opener(),
         planted: planted.clone(),
         stage: stage.clone(),
@@ -196,7 +196,7 @@ fn report(
         reached_sometimes: Vec::new(),
     };
     let raw = observed.tally.borrow().raw();
-    Run { report, raw, history, log: Vec::new() }
+    Run { report, raw, history, log: WholeLog::default() }
 }
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 //! opening and as a rebuild give them.
 
 use super::director::Course;
-use crate::{cast::LEDGER, invariant::Rest};
+use crate::{
+    cast::LEDGER,
+    invariant::{Rest, WholeLog},
+};
 use kernel::{
     ledger::Ledger,
     planted::{Bug, Planted},
     prove,
-    record::{Frame, Hash, Record},
+    record::Hash,
     store::{Store, StoreError, memory::MemoryStore, redb::RedbStore},
 };
 use sim::{Control, Disk, Open};
@@ -46,7 +49,7 @@ fn opened(disk: &Disk) -> Result<Box<dyn Store>, StoreError> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     /// The whole log.
-    pub log: Vec<Record>,
+    pub log: WholeLog,
     /// The tables as the store's own opening gives them.
     pub opened: Vec<(u16, Hash)>,
     /// The tables as a rebuild from the log gives them.
@@ -105,17 +108,12 @@ fn read(
     stopped: bool,
 ) -> Result<(), String> {
     let frames = open().and_then(|mut store| store.log(0)).map_err(|error| error.to_string())?;
-    for stored in &frames {
-        let frame: Frame = postcard::from_bytes(&stored.bytes)
-            .map_err(|error| format!("the frame at {} cannot be decoded: {error}", stored.first_seq))?;
-        found.log.extend(frame.records);
-    }
+    found.log = WholeLog::of(frames)?;
     if stopped {
         return Ok(());
     }
-    let rebuilt = prove::rebuild(frames.iter().map(|stored| &stored.bytes)).map_err(|error| error.to_string())?;
+    let rebuilt = prove::rebuild(found.log.frames()).map_err(|error| error.to_string())?;
     found.rebuilt = rebuilt.tables.iter().map(|table| (table.number, table.hash)).collect();
-    drop(frames);
     let store = open().map_err(|error| error.to_string())?;
     found.opened = Ledger::open(store, Planted::these(bugs)).map_err(|error| error.to_string())?.table_hashes();
     Ok(())

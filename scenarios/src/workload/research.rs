@@ -56,7 +56,8 @@ pub(super) fn draw(sizes: &Sizes, seed: u64, index: u32, item: u32) -> Item {
     let draws = &mut Stream::keyed(seed, &[RESEARCH, u64::from(index), u64::from(item)]);
     let lines = LINES[draws.below(LINES.len() as u64) as usize];
     let has_abstract = draws.below(4) > 0;
-    let mut units = vec![PLAN.draw(draws, 0)];
+    let mut units = Vec::with_capacity(MOST_LINES + 3);
+    units.push(PLAN.draw(draws, 0));
     let all_lines: [Unit; MOST_LINES] = std::array::from_fn(|_| LINE.draw(draws, 1));
     units.extend(&all_lines[..lines]);
     units.push(REPORT.draw(draws, 2));

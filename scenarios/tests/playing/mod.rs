@@ -73,7 +73,7 @@ impl Play {
         };
         let cast = assemble(Casting {
             scenario: Rc::new(self.scenario),
-            work: Rc::new(self.work),
+            work: Arc::new(self.work),
             open_store,
             planted: Planted::these(&self.bugs),
             stage: stage.clone(),
