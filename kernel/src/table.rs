@@ -5,7 +5,7 @@
 //! Every table is derived: [`Tables::apply`] over the log's records from the first gives each of them hash-equal.
 
 use crate::{
-    effect, lease,
+    admit, effect, lease,
     planted::Planted,
     record::{self, Hash, Record},
     reserve,
@@ -249,6 +249,8 @@ where
 /// Every table of every room.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
+    /// Of the room `admit`.
+    pub admit: admit::Tables,
     /// Of the room `record`.
     pub record: record::Tables,
     /// Of the room `lease`.
@@ -262,7 +264,7 @@ pub struct Tables {
 }
 
 /// How many tables there are.
-const TABLES: usize = 15;
+const TABLES: usize = 18;
 
 macro_rules! each {
     ($tables:expr, $($by:tt)+) => {
@@ -282,6 +284,9 @@ macro_rules! each {
             $($by)+ $tables.reserve.awaiting,
             $($by)+ $tables.run.runs,
             $($by)+ $tables.run.attempts,
+            $($by)+ $tables.admit.halts,
+            $($by)+ $tables.admit.quotas,
+            $($by)+ $tables.admit.taken,
         ]
     };
 }
@@ -304,7 +309,8 @@ impl Tables {
     /// before it, at append and at replay alike.
     pub fn apply(&mut self, record: &Record, planted: &Planted) -> Result<(), Impossible> {
         record::apply(self, record, planted)?;
-        lease::apply(self, record)?;
+        admit::apply(self, record, planted)?;
+        lease::apply(self, record, planted)?;
         effect::apply(self, record, planted)?;
         reserve::apply(self, record, planted)?;
         run::apply(self, record)

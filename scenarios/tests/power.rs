@@ -27,7 +27,7 @@ fn first_catch(bug: Bug) -> Result<(u64, String), u64> {
 }
 
 /// Bugs that no process of the cast can reach.
-const OUT_OF_REACH: [Bug; 2] = [Bug::ReleaseTwice, Bug::BlanketRelease];
+const OUT_OF_REACH: [Bug; 3] = [Bug::ReleaseTwice, Bug::BlanketRelease, Bug::HaltIgnored];
 
 #[test]
 fn every_planted_bug_is_caught_within_two_hundred_seeds() {

@@ -252,6 +252,7 @@ impl Agent {
             task: TaskId(1),
             workflow_version: 1,
             purpose: Purpose::Work,
+            depth: item.depth(),
         });
         vec![spawn, acquire]
     }
