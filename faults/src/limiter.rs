@@ -2,11 +2,12 @@
 //!
 //! The promises, each with the rule that keeps a plan inside it:
 //! - *The provider is outside the system, and its invoice is the oracle*: it is never killed nor cut.
-//! - *The ledger recovers from any one failure*: of kills, cuts and pauses at a time, at most one is on for the ledger.
+//! - *The ledger recovers from any one failure*: of kills, cuts, pauses and crash loops at a time, at most one is on for the ledger.
 //! - *The fleet makes progress*: not all agents are down at once, and a lone agent is down for at most half the phase.
 //! - *Clocks drift, within reason*: from half to double speed.
 //! - *Safety ends before heal begins*: every fault has ended when the safety phase does.
 //! - *A crash at a disk operation is about the store*: only the ledger has one.
+//! - *When an event comes is not known*: of the processes only the ledger's and the owner's are stopped at one.
 //!
 //! A fault that breaks a rule is shortened or clamped if that is enough, and dropped otherwise; the others stay as they were.
 
@@ -34,13 +35,16 @@ pub fn limit(plan: Plan, ground: &Ground) -> Plan {
 }
 
 fn survivable(planned: &Planned, kept: &[Planned], ground: &Ground) -> bool {
-    let At::Time(at) = planned.at else {
-        return takes_down(planned) == Some("ledger") && planned.fault.kind() != Kind::Pause;
+    let at = match planned.at {
+        At::Time(at) => at,
+        At::Operation(_) => return takes_down(planned) == Some("ledger"),
+        At::Event { .. } if planned.target == Target::All => return !planned.fault.kind().stops(),
+        At::Event { .. } => return takes_down(planned).is_none_or(|node| node == "ledger" || node == "owner"),
     };
     if at >= ground.lasts {
         return false;
     }
-    if planned.target == Target::All && stops(planned.fault.kind()) {
+    if planned.target == Target::All && planned.fault.kind().stops() {
         return false;
     }
     match takes_down(planned) {
@@ -65,21 +69,16 @@ fn survivable(planned: &Planned, kept: &[Planned], ground: &Ground) -> bool {
     }
 }
 
-/// Whether a kind stops a node's process for as long as it lasts.
-fn stops(kind: Kind) -> bool {
-    matches!(kind, Kind::Kill | Kind::PowerCut | Kind::Pause)
-}
-
 /// The node whose process the fault stops, if it stops one.
 fn takes_down(planned: &Planned) -> Option<&str> {
     match &planned.target {
-        Target::Node(name) if stops(planned.fault.kind()) => Some(name),
+        Target::Node(name) if planned.fault.kind().stops() => Some(name),
         _ => None,
     }
 }
 
-/// Whether two faults may be on at once. When an operation will come is not known; a kill of a node that is down does
-/// nothing, so it stands in nobody's way.
+/// Whether two faults may be on at once. When an operation or an event will come is not known; a fault that would stop a
+/// node that another has stopped does nothing, so it stands in nobody's way.
 fn overlap(one: &Planned, other: &Planned) -> bool {
     match (&one.at, &other.at) {
         (At::Time(a), At::Time(b)) => *a <= *b + other.lasts && *b <= *a + one.lasts,

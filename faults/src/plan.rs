@@ -1,6 +1,6 @@
 //! A plan is a list of faults, each with when, where and for how long.
 
-use crate::swarm::{Family, Kind};
+use crate::kind::{Family, Kind};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -29,6 +29,58 @@ pub enum At {
     /// At the ledger's disk operation of this number, counted over the whole run from 1. For `Kill` and `PowerCut` of the
     /// ledger alone: no other process keeps anything on a disk.
     Operation(u64),
+    /// At an event: `{ what = "settle", nth = 3 }` is the third settlement of the run.
+    Event {
+        /// Of which name.
+        what: Happening,
+        /// Counted over the whole run and all nodes, from 1.
+        nth: u64,
+    },
+}
+
+/// An event that a fault may begin at: something the observer saw. What the ledger commits is counted once, when its commit
+/// is first told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Happening {
+    /// The ledger's process opened its store.
+    Open,
+    /// The ledger committed a frame.
+    Commit,
+    /// A run was spawned.
+    Spawn,
+    /// A lease was granted.
+    Grant,
+    /// A lease was renewed.
+    Renew,
+    /// A lease was given back.
+    Yield,
+    /// A lease expired.
+    Expire,
+    /// A reservation was admitted.
+    Reserve,
+    /// A reservation was settled.
+    Settle,
+    /// A reservation was released.
+    Release,
+    /// A request was refused.
+    Refusal,
+    /// An attempt ended.
+    AttemptEnd,
+    /// A run ended.
+    RunEnd,
+    /// A cap was set.
+    CapSet,
+    /// A call left an agent.
+    CallSent,
+    /// The provider charged a call.
+    Charged,
+    /// The provider was sent a call again, and gave the first answer.
+    Repeated,
+    /// The provider turned a call away.
+    TurnedAway,
+    /// A node's process went down.
+    Down,
 }
 
 /// Where a fault strikes. Nodes go by their names in the cast: `ledger`, `provider`, `owner`, `agent-0`…
@@ -122,6 +174,66 @@ pub enum Fault {
         /// From 1.
         nth: u64,
     },
+    /// Each link passes so many bytes a second: frames queue behind one another, within the bound of the link.
+    Clog {
+        /// 1 to 1,000,000,000.
+        bytes_per_s: u64,
+    },
+    /// All other nodes fall into two halves that reach each other only through the target, which relays nothing: no frame
+    /// passes between the halves.
+    Bridge {
+        /// How many of the others, in the order ledger, provider, owner, agent-0…, are the first half; at least 1.
+        split: u32,
+    },
+    /// Links are cut and mended in turn, beginning with a cut.
+    Flap {
+        /// How long they are whole; 1 ms to 1 h.
+        #[serde(with = "humantime_serde")]
+        up: Duration,
+        /// How long they are cut; 1 ms to 1 h.
+        #[serde(with = "humantime_serde")]
+        down: Duration,
+    },
+    /// The node is killed again and again: it boots after half of `every`, a second at most, and is killed when `every` is
+    /// over.
+    CrashLoop {
+        /// 10 ms to 1 h.
+        #[serde(with = "humantime_serde")]
+        every: Duration,
+    },
+    /// The wall clock stands still, and jumps to where it would have been when the fault ends.
+    ClockFreeze,
+    /// The provider takes a call, and does not answer it while the fault lasts.
+    Hang {
+        /// Of a million calls.
+        ppm: u32,
+    },
+    /// A call uses this share of what its agent reckoned with, which may be more than was reserved.
+    UsageUnlike {
+        /// Of a hundred; 1 to 1,000, but not 100.
+        percent: u32,
+    },
+    /// The provider refuses every call and charges nothing: the key's own credit is used up.
+    CreditExhausted,
+    /// The owner flips the halt switch, and back when the fault ends.
+    Halted,
+    /// The owner lowers runs a day and dollars a day to this share of what the scenario set, and restores them at the end.
+    QuotaChanged {
+        /// Of a hundred; 0 to 99.
+        percent: u32,
+    },
+    /// A second executor of the same agent starts on the same list.
+    DoubleStart,
+    /// A request that is not answered is repeated under a new number.
+    RetryNewId {
+        /// Of a million requests.
+        ppm: u32,
+    },
+    /// A report of a call is sent twice, the second time under a new number.
+    DuplicateReport {
+        /// Of a million reports.
+        ppm: u32,
+    },
 }
 
 /// One fault of a plan.
@@ -196,6 +308,19 @@ impl Fault {
             Fault::Slow { .. } => Kind::Slow,
             Fault::ReplyLost { .. } => Kind::ReplyLost,
             Fault::Cancel { .. } => Kind::Cancel,
+            Fault::Clog { .. } => Kind::Clog,
+            Fault::Bridge { .. } => Kind::Bridge,
+            Fault::Flap { .. } => Kind::Flap,
+            Fault::CrashLoop { .. } => Kind::CrashLoop,
+            Fault::ClockFreeze => Kind::ClockFreeze,
+            Fault::Hang { .. } => Kind::Hang,
+            Fault::UsageUnlike { .. } => Kind::UsageUnlike,
+            Fault::CreditExhausted => Kind::CreditExhausted,
+            Fault::Halted => Kind::Halted,
+            Fault::QuotaChanged { .. } => Kind::QuotaChanged,
+            Fault::DoubleStart => Kind::DoubleStart,
+            Fault::RetryNewId { .. } => Kind::RetryNewId,
+            Fault::DuplicateReport { .. } => Kind::DuplicateReport,
         }
     }
 }
@@ -255,7 +380,9 @@ impl Planned {
         match self.at {
             At::Time(at) if at > LONGEST => return Err("`at` is at most 1000h".to_owned()),
             At::Operation(_) if !matches!(kind, Kind::Kill | Kind::PowerCut) => {
-                return Err(format!("{kind} begins at a time; only kill and power-cut begin at a disk operation"));
+                return Err(format!(
+                    "{kind} begins at a time or an event; only kill and power-cut begin at a disk operation"
+                ));
             }
             At::Operation(_) if self.target != Target::Node("ledger".to_owned()) => {
                 return Err(
@@ -265,7 +392,10 @@ impl Planned {
             At::Operation(nth) if !(1..=1_000_000_000_000).contains(&nth) => {
                 return Err(format!("operation {nth} is out of range; operations count from 1, to 1000000000000"));
             }
-            At::Time(_) | At::Operation(_) => {}
+            At::Event { nth, .. } if !(1..=1_000_000_000_000).contains(&nth) => {
+                return Err(format!("event {nth} is out of range; events count from 1, to 1000000000000"));
+            }
+            At::Time(_) | At::Operation(_) | At::Event { .. } => {}
         }
         if self.lasts > LONGEST {
             return Err("`for` is at most 1000h".to_owned());
@@ -283,6 +413,9 @@ impl Planned {
             | Fault::TooManyRequests { ppm }
             | Fault::ServerError { ppm }
             | Fault::ReplyLost { ppm }
+            | Fault::Hang { ppm }
+            | Fault::RetryNewId { ppm }
+            | Fault::DuplicateReport { ppm }
                 if *ppm > MILLION =>
             {
                 Err(format!("ppm = {ppm} is out of range; it counts of a million, so 0 to {MILLION}"))
@@ -308,7 +441,7 @@ impl Planned {
             Fault::Cancel { nth } if !(1..=1_000_000_000).contains(nth) => {
                 Err(format!("nth = {nth} is out of range; awaits count from 1, to 1000000000"))
             }
-            _ => Ok(()),
+            other => check_shape(other),
         }
     }
 
@@ -326,6 +459,10 @@ impl Planned {
         }
         match (kind.family(), &self.target) {
             (Family::Weather, _) => Ok(()),
+            (Family::Partition, Target::Node(_)) if kind == Kind::Bridge => Ok(()),
+            (Family::Partition, _) if kind == Kind::Bridge => {
+                Err("a bridge is one node: target = { node = \"ledger\" }".to_owned())
+            }
             (Family::Partition, Target::Link(..)) => Ok(()),
             (Family::Partition, _) if kind == Kind::PartitionOneWay => {
                 Err("a one-way partition needs a link: target = { link = [\"agent-0\", \"ledger\"] }".to_owned())
@@ -338,9 +475,41 @@ impl Planned {
                 "{kind} of the provider is not survivable, for its invoice is the oracle; use server-error, slow or reply-lost"
             )),
             (Family::Process | Family::Clock, _) => Ok(()),
+            (Family::Agent, Target::All) => Ok(()),
+            (Family::Agent, Target::Node(name)) if name.starts_with("agent-") => Ok(()),
+            (Family::Agent, _) => Err(format!("{kind} is an agent's own doing: target = {{ node = \"agent-0\" }}")),
             (Family::Provider | Family::Budget, Target::All) => Ok(()),
             (Family::Provider, Target::Node(name)) if name == "provider" => Ok(()),
             (Family::Provider | Family::Budget, _) => Err(format!("{kind} has no target to choose: target = \"all\"")),
         }
+    }
+}
+
+/// The ranges of what comes in bursts, in halves or in shares.
+fn check_shape(fault: &Fault) -> Result<(), String> {
+    let hour = Duration::from_secs(3_600);
+    match fault {
+        Fault::Clog { bytes_per_s } if !(1..=1_000_000_000).contains(bytes_per_s) => {
+            Err(format!("bytes_per_s = {bytes_per_s} is out of range; it is 1 to 1000000000"))
+        }
+        Fault::Bridge { split } if !(1..=100_000).contains(split) => {
+            Err(format!("split = {split} is out of range; it is 1 to the number of other nodes less one"))
+        }
+        Fault::Flap { up, down }
+            if [up, down].iter().any(|span| **span < Duration::from_millis(1) || **span > hour) =>
+        {
+            Err("a flapping link is up, and down, for 1ms to 1h at a time".to_owned())
+        }
+        Fault::CrashLoop { every } if *every < Duration::from_millis(10) || *every > hour => {
+            Err("a crash loop kills every 10ms to 1h".to_owned())
+        }
+        Fault::UsageUnlike { percent: 100 } => Err("percent = 100 is as reckoned; give another".to_owned()),
+        Fault::UsageUnlike { percent } if !(1..=1_000).contains(percent) => {
+            Err(format!("percent = {percent} is out of range; it is 1 to 1000"))
+        }
+        Fault::QuotaChanged { percent } if *percent > 99 => {
+            Err(format!("percent = {percent} lowers nothing; it is 0 to 99"))
+        }
+        _ => Ok(()),
     }
 }

@@ -6,147 +6,31 @@
 
 use crate::{
     limiter,
-    plan::{At, FORMAT, Fault, LEVELS, Plan, Planned, Target},
+    plan::{At, FORMAT, Fault, Happening, LEVELS, Plan, Planned, Target},
 };
 use serde::{Deserialize, Serialize};
 use sim::Stream;
 use std::{fmt, time::Duration};
 
+pub use crate::kind::{Family, Kind};
+
 /// The first word of the swarm's stream keys; picked at random, so that no other stream of a run meets it.
 const SWARM: u64 = 0x6c62_272e_07bb_0142;
 
-/// A kind of fault, as a scenario's swarm names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "each stands for the fault of the same name")]
-pub enum Kind {
-    Loss,
-    Repeat,
-    Reorder,
-    DelaySpike,
-    Partition,
-    PartitionOneWay,
-    Kill,
-    PowerCut,
-    Pause,
-    ClockStep,
-    ClockDrift,
-    CapLowered,
-    TooManyRequests,
-    ServerError,
-    Slow,
-    ReplyLost,
-    Cancel,
-}
+/// The events at which faults are drawn to begin: those that come in most runs.
+const DRAWN_EVENTS: [Happening; 8] = [
+    Happening::Spawn,
+    Happening::Grant,
+    Happening::Reserve,
+    Happening::Settle,
+    Happening::Release,
+    Happening::RunEnd,
+    Happening::CallSent,
+    Happening::Charged,
+];
 
-/// What carries a kind of fault out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Family {
-    /// The weather of links.
-    Weather,
-    /// Links that are cut.
-    Partition,
-    /// A node's process and its tasks.
-    Process,
-    /// A node's clocks.
-    Clock,
-    /// The provider's behaviour.
-    Provider,
-    /// The caps in force.
-    Budget,
-}
-
-impl Kind {
-    /// Every kind.
-    pub const ALL: [Kind; 17] = [
-        Kind::Loss,
-        Kind::Repeat,
-        Kind::Reorder,
-        Kind::DelaySpike,
-        Kind::Partition,
-        Kind::PartitionOneWay,
-        Kind::Kill,
-        Kind::PowerCut,
-        Kind::Pause,
-        Kind::ClockStep,
-        Kind::ClockDrift,
-        Kind::CapLowered,
-        Kind::TooManyRequests,
-        Kind::ServerError,
-        Kind::Slow,
-        Kind::ReplyLost,
-        Kind::Cancel,
-    ];
-
-    /// Its name in files and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Loss => "loss",
-            Kind::Repeat => "repeat",
-            Kind::Reorder => "reorder",
-            Kind::DelaySpike => "delay-spike",
-            Kind::Partition => "partition",
-            Kind::PartitionOneWay => "partition-one-way",
-            Kind::Kill => "kill",
-            Kind::PowerCut => "power-cut",
-            Kind::Pause => "pause",
-            Kind::ClockStep => "clock-step",
-            Kind::ClockDrift => "clock-drift",
-            Kind::CapLowered => "cap-lowered",
-            Kind::TooManyRequests => "too-many-requests",
-            Kind::ServerError => "server-error",
-            Kind::Slow => "slow",
-            Kind::ReplyLost => "reply-lost",
-            Kind::Cancel => "cancel",
-        }
-    }
-
-    /// What it does, in one line.
-    pub const fn summary(self) -> &'static str {
-        match self {
-            Kind::Loss => "frames are lost",
-            Kind::Repeat => "frames arrive twice",
-            Kind::Reorder => "frames overtake others",
-            Kind::DelaySpike => "frames are held back",
-            Kind::Partition => "no frame passes, either way",
-            Kind::PartitionOneWay => "no frame passes, one way",
-            Kind::Kill => "SIGKILL, then a restart",
-            Kind::PowerCut => "a kill that loses what was not synced, then a restart",
-            Kind::Pause => "a node is frozen, and goes on as a zombie",
-            Kind::ClockStep => "a wall clock is stepped, forward or back",
-            Kind::ClockDrift => "an oscillator runs at half to double speed",
-            Kind::CapLowered => "a cap is lowered mid-run and restored",
-            Kind::TooManyRequests => "the provider answers 429, uncharged",
-            Kind::ServerError => "the provider answers 500, uncharged",
-            Kind::Slow => "the provider takes longer",
-            Kind::ReplyLost => "the provider charges, and its answer is lost",
-            Kind::Cancel => "a task is dropped at one of its awaits",
-        }
-    }
-
-    /// What carries it out.
-    pub const fn family(self) -> Family {
-        match self {
-            Kind::Loss | Kind::Repeat | Kind::Reorder | Kind::DelaySpike => Family::Weather,
-            Kind::Partition | Kind::PartitionOneWay => Family::Partition,
-            Kind::Kill | Kind::PowerCut | Kind::Pause | Kind::Cancel => Family::Process,
-            Kind::ClockStep | Kind::ClockDrift => Family::Clock,
-            Kind::CapLowered => Family::Budget,
-            Kind::TooManyRequests | Kind::ServerError | Kind::Slow | Kind::ReplyLost => Family::Provider,
-        }
-    }
-
-    /// The kind of that name.
-    pub fn named(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.pad(self.name())
-    }
-}
+/// The latest event of its name at which a fault is drawn to begin.
+const MOST_EVENTS: u64 = 32;
 
 /// What a scenario lets the swarm draw.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -210,10 +94,11 @@ impl Swarm {
                 faults.push(ground.fault(kind, &mut Stream::keyed(seed, &[SWARM, number as u64, 1 + nth])));
             }
         }
-        // Operations come before times, and a stable sort keeps the order of kinds among equals.
+        // What waits for its moment comes before times, and a stable sort keeps the order of kinds among equals.
         faults.sort_by_key(|planned| match planned.at {
             At::Operation(nth) => (0, u128::from(nth)),
-            At::Time(at) => (1, at.as_nanos()),
+            At::Event { nth, .. } => (1, u128::from(nth)),
+            At::Time(at) => (2, at.as_nanos()),
         });
         Drawn { plan: limiter::limit(Plan { format: FORMAT, faults }, ground), on }
     }
@@ -225,17 +110,25 @@ impl Ground {
         let whole = u64::try_from(self.lasts.as_nanos()).unwrap_or(u64::MAX);
         let begins = Duration::from_nanos(stream.below((whole - whole / 10).max(1)));
         // Outages last a fifth of the phase or a minute at most, and often much less: below, near and above a lease's length.
-        // A lowered cap binds only once something is committed, so it stays for as much as half the phase.
-        let most = if kind == Kind::CapLowered { whole / 2 } else { (whole / 5).min(60_000_000_000) };
+        // What the owner orders binds only once it is committed, so it stays for as much as half the phase.
+        let most = if kind.family() == Family::Budget { whole / 2 } else { (whole / 5).min(60_000_000_000) };
         let longest = most >> stream.below(6);
         let lasts = Duration::from_nanos(stream.between(longest / 2, longest));
-        let fault = draw_fault(kind, stream);
+        let fault = match kind {
+            Kind::Bridge => Fault::Bridge { split: 1 + stream.below(1 + u64::from(self.agents)) as u32 },
+            _ => draw_fault(kind, stream),
+        };
         let target = self.target(kind, stream);
         let by_operation = stream.below(2) == 1;
         let nth = log_uniform(stream, self.disk_operations.max(1));
+        let by_event = stream.below(8) == 0;
+        let what = DRAWN_EVENTS[stream.below(DRAWN_EVENTS.len() as u64) as usize];
+        let nth_event = log_uniform(stream, MOST_EVENTS);
         let on_ledger = target == Target::Node("ledger".to_owned());
         let at = match kind {
             Kind::Kill | Kind::PowerCut if by_operation && on_ledger && self.disk_operations > 0 => At::Operation(nth),
+            // When an event comes is not known beforehand, so only the ledger is stopped at one; see the limiter.
+            _ if by_event && (on_ledger || !kind.stops()) => At::Event { what, nth: nth_event },
             _ => At::Time(begins),
         };
         Planned { at, fault, target, lasts }
@@ -245,23 +138,25 @@ impl Ground {
         let agent = format!("agent-{}", stream.below(u64::from(self.agents.max(1))));
         let (form, side) = (stream.below(4), stream.below(4));
         let peer = if side == 0 { "provider" } else { "ledger" }.to_owned();
-        match kind {
-            Kind::PartitionOneWay if form < 2 => Target::Link(peer, agent),
-            Kind::PartitionOneWay => Target::Link(agent, peer),
-            Kind::Loss | Kind::Repeat | Kind::Reorder | Kind::DelaySpike | Kind::Partition => match form {
+        match kind.family() {
+            Family::Partition if kind == Kind::PartitionOneWay && form < 2 => Target::Link(peer, agent),
+            Family::Partition if kind == Kind::PartitionOneWay => Target::Link(agent, peer),
+            Family::Partition if kind == Kind::Bridge => Target::Node(if form == 0 { agent } else { peer }),
+            Family::Weather | Family::Partition => match form {
                 0 => Target::Link(agent, peer),
                 1 => Target::Node(agent),
                 2 => Target::Node("ledger".to_owned()),
-                _ if kind == Kind::Partition => Target::Node(agent),
+                _ if kind.family() == Family::Partition => Target::Node(agent),
                 _ => Target::All,
             },
-            Kind::Kill | Kind::PowerCut | Kind::Pause | Kind::ClockStep | Kind::ClockDrift => match form {
+            Family::Process if kind == Kind::Cancel => Target::Node(agent),
+            Family::Process | Family::Clock => match form {
                 0 | 1 => Target::Node("ledger".to_owned()),
                 2 if side == 0 => Target::Node("owner".to_owned()),
                 _ => Target::Node(agent),
             },
-            Kind::Cancel => Target::Node(agent),
-            Kind::CapLowered | Kind::TooManyRequests | Kind::ServerError | Kind::Slow | Kind::ReplyLost => Target::All,
+            Family::Agent => Target::Node(agent),
+            Family::Provider | Family::Budget => Target::All,
         }
     }
 }
@@ -276,29 +171,63 @@ fn log_uniform(stream: &mut Stream, most: u64) -> u64 {
 fn draw_fault(kind: Kind, stream: &mut Stream) -> Fault {
     let small = log_uniform(stream, 250_000) as u32;
     let free = stream.next_u64();
+    let half = free & 1 == 0;
     match kind {
         Kind::Loss => Fault::Loss { ppm: small },
         Kind::Repeat => Fault::Repeat { ppm: small },
         Kind::Reorder => Fault::Reorder { ppm: small },
         Kind::DelaySpike => Fault::DelaySpike { ppm: small, by: Duration::from_millis(log_uniform(stream, 8_000)) },
+        // An ordinary frame is some hundred bytes: from a few a second to more than are sent.
+        Kind::Clog => Fault::Clog { bytes_per_s: 200 + log_uniform(stream, 100_000) },
         Kind::Partition => Fault::Partition,
         Kind::PartitionOneWay => Fault::PartitionOneWay,
+        Kind::Bridge => Fault::Bridge { split: 1 + (free % 8) as u32 },
+        Kind::Flap => {
+            let mut draw = || Duration::from_millis(20 + log_uniform(stream, 8_000));
+            Fault::Flap { up: draw(), down: draw() }
+        }
         Kind::Kill => Fault::Kill,
         Kind::PowerCut => Fault::PowerCut,
         Kind::Pause => Fault::Pause,
+        Kind::CrashLoop => Fault::CrashLoop { every: Duration::from_millis(50 + log_uniform(stream, 16_000)) },
         Kind::ClockStep => {
-            let by_ms = log_uniform(stream, 86_400_000).cast_signed();
-            Fault::ClockStep { by_ms: if free & 1 == 0 { by_ms } else { -by_ms } }
+            // One in four is of an hour, the usual slip of whoever gets time zones wrong.
+            let drawn_ms = log_uniform(stream, 86_400_000).cast_signed();
+            let by_ms = if (free >> 1) & 3 == 0 { 3_600_000 } else { drawn_ms };
+            Fault::ClockStep { by_ms: if half { by_ms } else { -by_ms } }
         }
-        Kind::ClockDrift => Fault::ClockDrift { rate_ppm: 500_000 + (free % 1_500_001) as u32 },
+        Kind::ClockDrift => match (free >> 32) & 7 {
+            0 => Fault::ClockDrift { rate_ppm: 500_000 },
+            1 => Fault::ClockDrift { rate_ppm: 2_000_000 },
+            _ => Fault::ClockDrift { rate_ppm: 500_000 + (free % 1_500_001) as u32 },
+        },
+        Kind::ClockFreeze => Fault::ClockFreeze,
+        Kind::Cancel => Fault::Cancel { nth: log_uniform(stream, 512) },
+        of_the_cast => draw_misbehaviour(of_the_cast, small, free),
+    }
+}
+
+/// What the provider, the owner or an agent does.
+fn draw_misbehaviour(kind: Kind, small: u32, free: u64) -> Fault {
+    let twice = small.saturating_mul(2);
+    match kind {
+        Kind::TooManyRequests => Fault::TooManyRequests { ppm: twice },
+        Kind::ServerError => Fault::ServerError { ppm: twice },
+        Kind::Slow => Fault::Slow { factor: 2 + (free % 9) as u32 },
+        Kind::ReplyLost => Fault::ReplyLost { ppm: small },
+        Kind::Hang => Fault::Hang { ppm: twice },
+        Kind::UsageUnlike if free & 1 == 0 => Fault::UsageUnlike { percent: 1 + ((free >> 8) % 99) as u32 },
+        Kind::UsageUnlike => Fault::UsageUnlike { percent: 101 + ((free >> 8) % 200) as u32 },
+        Kind::CreditExhausted => Fault::CreditExhausted,
         Kind::CapLowered => {
             let level = LEVELS[(free % 4) as usize].to_owned();
             Fault::CapLowered { level, percent: ((free >> 8) % 100) as u32 }
         }
-        Kind::TooManyRequests => Fault::TooManyRequests { ppm: small.saturating_mul(2) },
-        Kind::ServerError => Fault::ServerError { ppm: small.saturating_mul(2) },
-        Kind::Slow => Fault::Slow { factor: 2 + (free % 9) as u32 },
-        Kind::ReplyLost => Fault::ReplyLost { ppm: small },
-        Kind::Cancel => Fault::Cancel { nth: log_uniform(stream, 512) },
+        Kind::Halted => Fault::Halted,
+        Kind::QuotaChanged => Fault::QuotaChanged { percent: ((free >> 8) % 100) as u32 },
+        Kind::DoubleStart => Fault::DoubleStart,
+        Kind::RetryNewId => Fault::RetryNewId { ppm: twice },
+        Kind::DuplicateReport => Fault::DuplicateReport { ppm: twice },
+        other => unreachable!("{other} is drawn by the caller"),
     }
 }

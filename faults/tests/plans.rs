@@ -1,6 +1,6 @@
 //! Plans are read back as written, refused with a remedy, and drawn within the promises.
 
-use faults::{At, Fault, Ground, Kind, Plan, PlanError, Planned, Swarm, Target};
+use faults::{At, Fault, Ground, Happening, Kind, Plan, PlanError, Planned, Swarm, Target};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -39,6 +39,24 @@ fn senseless_plans_are_refused_with_a_remedy() {
         ),
         (one(time, "{ cap-lowered = { level = \"run\", percent = 100 } }", "\"all\""), "0 to 99"),
         (one(time, "{ slow = { factor = 1 } }", "\"all\""), "2 to 100"),
+        (one("{ event = { what = \"settle\", nth = 0 } }", "\"kill\"", "{ node = \"ledger\" }"), "count from 1"),
+        (one("{ event = { what = \"sneeze\", nth = 1 } }", "\"kill\"", "{ node = \"ledger\" }"), "sneeze"),
+        (one(time, "{ clog = { bytes_per_s = 0 } }", "\"all\""), "1 to 1000000000"),
+        (one(time, "{ bridge = { split = 0 } }", "{ node = \"ledger\" }"), "number of other nodes"),
+        (one(time, "{ bridge = { split = 1 } }", "\"all\""), "a bridge is one node"),
+        (one(time, "{ flap = { up = \"0s\", down = \"1s\" } }", "{ node = \"ledger\" }"), "1ms to 1h"),
+        (one(time, "{ crash-loop = { every = \"1ms\" } }", "{ node = \"ledger\" }"), "every 10ms to 1h"),
+        (one(time, "{ crash-loop = { every = \"1s\" } }", "{ node = \"provider\" }"), "use server-error"),
+        (one(time, "\"clock-freeze\"", "{ link = [\"ledger\", \"owner\"] }"), "strikes a node"),
+        (one(time, "{ hang = { ppm = 1000001 } }", "\"all\""), "0 to 1000000"),
+        (one(time, "{ usage-unlike = { percent = 100 } }", "\"all\""), "as reckoned"),
+        (one(time, "{ usage-unlike = { percent = 1001 } }", "\"all\""), "1 to 1000"),
+        (one(time, "\"credit-exhausted\"", "{ node = \"ledger\" }"), "no target to choose"),
+        (one(time, "\"halted\"", "{ node = \"ledger\" }"), "no target to choose"),
+        (one(time, "{ quota-changed = { percent = 100 } }", "\"all\""), "0 to 99"),
+        (one(time, "\"double-start\"", "{ node = \"ledger\" }"), "an agent's own doing"),
+        (one(time, "{ retry-new-id = { ppm = 1000001 } }", "\"all\""), "0 to 1000000"),
+        (one(time, "{ duplicate-report = { ppm = 1000001 } }", "\"all\""), "0 to 1000000"),
         (one(time, "{ cancel = { nth = 0 } }", "{ node = \"agent-0\" }"), "count from 1"),
         (one(time, "\"kill\"", "{ node = \"provider\" }"), "use server-error"),
         (one(time, "\"kill\"", "{ link = [\"ledger\", \"owner\"] }"), "strikes a node"),
@@ -55,14 +73,69 @@ fn senseless_plans_are_refused_with_a_remedy() {
 
 #[test]
 fn a_readable_plan_is_read_as_it_says() {
-    let plan = Plan::from_toml(&one("{ operation = 5 }", "\"power-cut\"", "{ node = \"ledger\" }")).expect("readable");
-    let planned = Planned {
-        at: At::Operation(5),
-        fault: Fault::PowerCut,
-        target: Target::Node("ledger".to_owned()),
-        lasts: Duration::from_secs(1),
-    };
-    assert_eq!(plan.faults, [planned]);
+    let time = "{ time = \"1s\" }";
+    let at_time = || At::Time(Duration::from_secs(1));
+    let node = |name: &str| Target::Node(name.to_owned());
+    let (ledger, agent) = ("{ node = \"ledger\" }", "{ node = \"agent-0\" }");
+    let millis = Duration::from_millis;
+    let table: &[(String, At, Fault, Target)] = &[
+        (one("{ operation = 5 }", "\"power-cut\"", ledger), At::Operation(5), Fault::PowerCut, node("ledger")),
+        (
+            one("{ event = { what = \"run-end\", nth = 3 } }", "\"pause\"", agent),
+            At::Event { what: Happening::RunEnd, nth: 3 },
+            Fault::Pause,
+            node("agent-0"),
+        ),
+        (
+            one(time, "{ clog = { bytes_per_s = 900 } }", "\"all\""),
+            at_time(),
+            Fault::Clog { bytes_per_s: 900 },
+            Target::All,
+        ),
+        (one(time, "{ bridge = { split = 2 } }", ledger), at_time(), Fault::Bridge { split: 2 }, node("ledger")),
+        (
+            one(time, "{ flap = { up = \"2ms\", down = \"1ms\" } }", agent),
+            at_time(),
+            Fault::Flap { up: millis(2), down: millis(1) },
+            node("agent-0"),
+        ),
+        (
+            one(time, "{ crash-loop = { every = \"10ms\" } }", agent),
+            at_time(),
+            Fault::CrashLoop { every: millis(10) },
+            node("agent-0"),
+        ),
+        (one(time, "\"clock-freeze\"", ledger), at_time(), Fault::ClockFreeze, node("ledger")),
+        (one(time, "{ hang = { ppm = 1 } }", "\"all\""), at_time(), Fault::Hang { ppm: 1 }, Target::All),
+        (
+            one(time, "{ usage-unlike = { percent = 250 } }", "\"all\""),
+            at_time(),
+            Fault::UsageUnlike { percent: 250 },
+            Target::All,
+        ),
+        (one(time, "\"credit-exhausted\"", "\"all\""), at_time(), Fault::CreditExhausted, Target::All),
+        (one(time, "\"halted\"", "\"all\""), at_time(), Fault::Halted, Target::All),
+        (
+            one(time, "{ quota-changed = { percent = 0 } }", "\"all\""),
+            at_time(),
+            Fault::QuotaChanged { percent: 0 },
+            Target::All,
+        ),
+        (one(time, "\"double-start\"", agent), at_time(), Fault::DoubleStart, node("agent-0")),
+        (one(time, "{ retry-new-id = { ppm = 9 } }", "\"all\""), at_time(), Fault::RetryNewId { ppm: 9 }, Target::All),
+        (
+            one(time, "{ duplicate-report = { ppm = 9 } }", agent),
+            at_time(),
+            Fault::DuplicateReport { ppm: 9 },
+            node("agent-0"),
+        ),
+    ];
+    for (text, at, fault, target) in table {
+        let plan = Plan::from_toml(text).unwrap_or_else(|error| panic!("{text}\n{error}"));
+        let lasts = Duration::from_secs(1);
+        assert_eq!(plan.faults, [Planned { at: at.clone(), fault: fault.clone(), target: target.clone(), lasts }]);
+        assert_eq!(Plan::from_toml(&plan.to_toml()), Ok(plan));
+    }
 }
 
 #[test]
@@ -116,7 +189,7 @@ proptest! {
                 prop_assert!(at + planned.lasts <= ground.lasts);
             }
         }
-        let stops = |planned: &&Planned| matches!(planned.fault, Fault::Kill | Fault::PowerCut | Fault::Pause);
+        let stops = |planned: &&Planned| planned.fault.kind().stops();
         let spans: Vec<_> = plan.faults.iter().filter(stops).filter_map(|planned| match (&planned.at, &planned.target) {
             (At::Time(at), Target::Node(name)) => Some((*at, *at + planned.lasts, name.clone())),
             _ => None,
@@ -131,9 +204,9 @@ proptest! {
     }
 
     #[test]
-    fn turning_a_kind_off_leaves_the_others_as_they_were(seed: u64, off in 0usize..17) {
+    fn turning_a_kind_off_leaves_the_others_as_they_were(seed: u64, off in 0usize..Kind::ALL.len()) {
         // Without a limit in play: only kinds that never compete for a node.
-        let calm = |kind: &Kind| !matches!(kind, Kind::Kill | Kind::PowerCut | Kind::Pause);
+        let calm = |kind: &Kind| !kind.stops();
         let all: Vec<Kind> = Kind::ALL.into_iter().filter(calm).collect();
         let fewer: Vec<Kind> = all.iter().copied().filter(|kind| *kind != Kind::ALL[off]).collect();
         let draw = |kinds| Swarm { kinds, most_per_kind: 5 }.draw(seed, &ground(4, 300)).plan.faults;

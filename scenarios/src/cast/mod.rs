@@ -41,6 +41,34 @@ pub struct ProviderWeather {
     pub slow_factor: u32,
     /// Accepted, charged, and the answer lost.
     pub reply_lost_ppm: u32,
+    /// Taken, and not answered while this is set.
+    pub hang_ppm: u32,
+    /// What a call uses, of a hundred of what the work says; `None` is as it says.
+    pub usage_percent: Option<u32>,
+    /// Every call is refused, uncharged.
+    pub credit_exhausted: bool,
+}
+
+/// How an agent misbehaves for now; the director sets it. Rates in parts per million.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unruly {
+    /// A second executor of the agent works on the same list.
+    pub double_start: bool,
+    /// Unanswered requests that are repeated under a new number.
+    pub retry_new_id_ppm: u32,
+    /// Reports of calls that are sent twice, the second under a new number.
+    pub duplicate_report_ppm: u32,
+}
+
+/// What the owner is to have the ledger do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Put a cap in force.
+    Cap(Level, MicroUsd),
+    /// Set the halt switch.
+    Halt(bool),
+    /// Bring the quotas to this share, of a hundred, of what the scenario sets.
+    Quota(u32),
 }
 
 /// What the director and the cast share in one process; the cast reads, the director writes, and agents report that they are done.
@@ -48,8 +76,10 @@ pub struct ProviderWeather {
 pub struct Stage {
     /// How the provider misbehaves.
     pub provider: Cell<ProviderWeather>,
-    /// Orders for the owner, oldest first: caps to set. The owner takes an order off once the ledger has decided it.
-    pub orders: RefCell<std::collections::VecDeque<(Level, MicroUsd)>>,
+    /// Orders for the owner, oldest first. The owner takes an order off once the ledger has decided it.
+    pub orders: RefCell<std::collections::VecDeque<Order>>,
+    /// How agents misbehave: those that do.
+    pub unruly: RefCell<std::collections::BTreeMap<NodeId, Unruly>>,
     /// Set when agents shall begin no new run.
     pub closing: Cell<bool>,
     /// Agents whose list is done (each once, whichever incarnation finished it).

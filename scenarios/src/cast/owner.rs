@@ -3,7 +3,7 @@
 //! It holds its lock only while it has work. It looks when something was left to it, and now and then in any case.
 
 use super::{
-    Casting, TENANT,
+    Casting, Order, TENANT,
     asking::{Hold, Lines, Lost, granted, nanos},
     wire::{FromProvider, ToProvider},
 };
@@ -79,10 +79,12 @@ impl Owner {
 
     async fn work(&self, hold: &Hold, unresolved: Vec<ReservationId>) -> Result<(), Lost> {
         loop {
-            let Some((level, cap)) = self.casting.stage.orders.borrow().front().copied() else { break };
-            let tenant = if level == Level::LedgerDay { TenantId::LEDGER } else { TENANT };
-            let set = Command::Reserve(reserve::Command::SetCap { tenant, level, cap });
-            let _decided = hold.ask_while_held(vec![set]).await?;
+            let Some(order) = self.casting.stage.orders.borrow().front().copied() else { break };
+            if let Order::Cap(level, cap) = order {
+                let tenant = if level == Level::LedgerDay { TenantId::LEDGER } else { TENANT };
+                let set = Command::Reserve(reserve::Command::SetCap { tenant, level, cap });
+                let _decided = hold.ask_while_held(vec![set]).await?;
+            }
             self.casting.stage.orders.borrow_mut().pop_front();
         }
         for reservation in unresolved {

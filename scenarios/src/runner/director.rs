@@ -9,7 +9,7 @@ use super::{
     weather::{self, Where},
 };
 use crate::{
-    cast::{self, LEDGER, OWNER, PROVIDER, Stage},
+    cast::{self, LEDGER, OWNER, Order, PROVIDER, Stage, Unruly},
     invariant::Broken,
     scenario::{Caps, Scenario},
 };
@@ -97,8 +97,8 @@ pub(super) struct Director {
     written: u64,
     /// Kills at disk operations still to come, in order: (operation, act).
     operations: VecDeque<(u64, usize)>,
-    /// The caps the owner was last ordered to set.
-    ordered: [MicroUsd; 4],
+    /// The caps the owner was last ordered to set, whether to halt, and the quotas of a hundred.
+    ordered: ([MicroUsd; 4], bool, u32),
 }
 
 impl Director {
@@ -122,7 +122,7 @@ impl Director {
             script: BTreeMap::new(),
             written: 0,
             operations: VecDeque::new(),
-            ordered: Level::ALL.map(|level| cap_set(&scenario, level)),
+            ordered: (Level::ALL.map(|level| cap_set(&scenario, level)), false, 100),
             scenario,
         };
         for planned in &spec.plan.faults {
@@ -150,6 +150,7 @@ impl Director {
         match planned.at {
             At::Time(at) => self.write(Time::ZERO.plus(at), Step::Begin(number)),
             At::Operation(nth) => self.operations.push_back((nth, number)),
+            At::Event { .. } => {}
         }
     }
 
@@ -202,7 +203,8 @@ impl Director {
             (act.on, act.struck) = (false, Vec::new());
         }
         self.stage.provider.set(Default::default());
-        self.order_caps();
+        self.set_agents();
+        self.order_owner();
         if self.engine == Engine::Native {
             self.expect(self.control.heal());
         }
@@ -332,7 +334,8 @@ impl Director {
         match kind.family() {
             Family::Weather => self.set_links(),
             Family::Provider => self.set_provider(),
-            Family::Budget => self.order_caps(),
+            Family::Budget => self.order_owner(),
+            Family::Agent => self.set_agents(),
             Family::Partition => self.expect(self.control.partition(&self.reach(number))),
             Family::Process => self.strike(number),
             Family::Clock => self.set_clocks(number),
@@ -344,14 +347,15 @@ impl Director {
         match self.acts[number].fault.kind() {
             kind if kind.family() == Family::Weather => self.set_links(),
             kind if kind.family() == Family::Provider => self.set_provider(),
-            Kind::CapLowered => self.order_caps(),
+            kind if kind.family() == Family::Budget => self.order_owner(),
+            kind if kind.family() == Family::Agent => self.set_agents(),
             Kind::Partition | Kind::PartitionOneWay => self.mend(number),
             Kind::Pause => {
                 for node in std::mem::take(&mut self.acts[number].struck) {
                     self.expect(self.control.resume(node));
                 }
             }
-            Kind::Kill | Kind::PowerCut => {
+            Kind::Kill | Kind::PowerCut | Kind::CrashLoop => {
                 for node in std::mem::take(&mut self.acts[number].struck) {
                     self.expect(self.control.restart(node));
                 }
@@ -436,15 +440,34 @@ impl Director {
         self.stage.provider.set(weather::provider(self.on().map(|act| &act.fault)));
     }
 
-    /// Orders the owner to set each cap that is not as it should be now.
-    fn order_caps(&mut self) {
+    /// Orders the owner to set each cap, the switch and the quotas that are not as they should be now.
+    fn order_owner(&mut self) {
+        let mut orders = Vec::new();
         for (index, level) in Level::ALL.into_iter().enumerate() {
             let cap = weather::cap(level, cap_set(&self.scenario, level), self.on().map(|act| &act.fault));
-            if cap != self.ordered[index] {
-                self.ordered[index] = cap;
-                self.stage.orders.borrow_mut().push_back((level, cap));
+            if std::mem::replace(&mut self.ordered.0[index], cap) != cap {
+                orders.push(Order::Cap(level, cap));
             }
         }
+        let halted = self.on().any(|act| act.fault == Fault::Halted);
+        if std::mem::replace(&mut self.ordered.1, halted) != halted {
+            orders.push(Order::Halt(halted));
+        }
+        let percent = weather::quota_percent(self.on().map(|act| &act.fault));
+        if std::mem::replace(&mut self.ordered.2, percent) != percent {
+            orders.push(Order::Quota(percent));
+        }
+        self.stage.orders.borrow_mut().extend(orders);
+    }
+
+    /// Tells agents how to misbehave.
+    fn set_agents(&self) {
+        let everyone = (0..self.agents).map(cast::agent);
+        let unruly = everyone.map(|node| {
+            let on = self.on().filter(|act| matches!(act.place, Where::All) || act.place == Where::Node(node));
+            (node, weather::unruly(on.map(|act| &act.fault)))
+        });
+        *self.stage.unruly.borrow_mut() = unruly.filter(|(_, unruly)| *unruly != Unruly::default()).collect();
     }
 
     fn reach(&self, number: usize) -> Reach {

@@ -1,7 +1,7 @@
 //! Faults that overlap, put together: the weather of links, the provider's behaviour and the caps in force, each worked out
 //! anew from every fault that is on, so that the end of one leaves the others as they were.
 
-use crate::cast::ProviderWeather;
+use crate::cast::{ProviderWeather, Unruly};
 use faults::Fault;
 use kernel::{money::MicroUsd, reserve::Level};
 use sim::{LinkWeather, NodeId, Reach};
@@ -85,10 +85,40 @@ pub(super) fn provider<'a>(on: impl Iterator<Item = &'a Fault>) -> ProviderWeath
             Fault::ServerError { ppm } => weather.error_ppm = either_ppm(weather.error_ppm, ppm),
             Fault::Slow { factor } => weather.slow_factor = weather.slow_factor.max(factor),
             Fault::ReplyLost { ppm } => weather.reply_lost_ppm = either_ppm(weather.reply_lost_ppm, ppm),
+            Fault::Hang { ppm } => weather.hang_ppm = either_ppm(weather.hang_ppm, ppm),
+            Fault::UsageUnlike { percent } => {
+                let so_far = u64::from(weather.usage_percent.unwrap_or(100));
+                weather.usage_percent = Some((so_far * u64::from(percent) / 100).clamp(1, 1_000) as u32);
+            }
+            Fault::CreditExhausted => weather.credit_exhausted = true,
             _ => {}
         }
         weather
     })
+}
+
+/// How an agent misbehaves under all faults that are on for it.
+pub(super) fn unruly<'a>(on: impl Iterator<Item = &'a Fault>) -> Unruly {
+    on.fold(Unruly::default(), |mut unruly, fault| {
+        match *fault {
+            Fault::DoubleStart => unruly.double_start = true,
+            Fault::RetryNewId { ppm } => unruly.retry_new_id_ppm = either_ppm(unruly.retry_new_id_ppm, ppm),
+            Fault::DuplicateReport { ppm } => {
+                unruly.duplicate_report_ppm = either_ppm(unruly.duplicate_report_ppm, ppm);
+            }
+            _ => {}
+        }
+        unruly
+    })
+}
+
+/// The quotas in force, of a hundred of what the scenario sets: the lowest wins.
+pub(super) fn quota_percent<'a>(on: impl Iterator<Item = &'a Fault>) -> u32 {
+    let lowered = on.filter_map(|fault| match fault {
+        Fault::QuotaChanged { percent } => Some(*percent),
+        _ => None,
+    });
+    lowered.min().unwrap_or(100)
 }
 
 /// The cap of a level under all faults that are on: the lowest wins.

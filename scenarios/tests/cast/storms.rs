@@ -46,6 +46,7 @@ async fn blow(seed: u64, control: Control, stage: Rc<scenarios::cast::Stage>) {
                 error_ppm: 50_000,
                 slow_factor: draws.between(1, 20) as u32,
                 reply_lost_ppm: 300_000,
+                ..ProviderWeather::default()
             }),
         }
         let (control, healing) = (control.clone(), stage.clone());
