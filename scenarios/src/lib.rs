@@ -20,4 +20,5 @@ pub mod invariant;
 pub mod model;
 pub mod runner;
 pub mod scenario;
+pub mod soonest;
 pub mod workload;
