@@ -8,7 +8,7 @@ use crate::{
 use faults::swarm::Kind;
 use kernel::planted::Bug;
 use reports::row::Rows;
-use scenarios::{catalogue, invariant, sometimes::Sometimes};
+use scenarios::{catalogue, invariant, sometimes::Sometimes, soonest};
 use serde::Serialize;
 
 /// A name and what it stands for.
@@ -16,6 +16,14 @@ use serde::Serialize;
 struct Named {
     name: String,
     summary: String,
+}
+
+/// A planted bug, and what to type to see it caught.
+#[derive(Serialize)]
+struct Planted {
+    name: &'static str,
+    summary: &'static str,
+    caught_by: Option<String>,
 }
 
 /// What there is.
@@ -27,12 +35,17 @@ struct Object {
     faults: Vec<Named>,
     invariants: Vec<Named>,
     sometimes: Vec<Named>,
-    bugs: Vec<Named>,
+    bugs: Vec<Planted>,
     rows: Vec<Named>,
 }
 
 fn named(name: impl Into<String>, summary: impl Into<String>) -> Named {
     Named { name: name.into(), summary: summary.into() }
+}
+
+fn planted(bug: Bug) -> Planted {
+    let caught_by = soonest::of(bug.name()).map(|row| row.command());
+    Planted { name: bug.name(), summary: bug.summary(), caught_by }
 }
 
 /// The values of a flag, with what its help says of each.
@@ -52,7 +65,7 @@ pub fn perform(out: &mut Out) -> Result<Exit, Failure> {
         faults: Kind::ALL.iter().map(|kind| named(kind.name(), kind.summary())).collect(),
         invariants: invariant::all().iter().map(|invariant| named(invariant.name(), invariant.states())).collect(),
         sometimes: Sometimes::all().into_iter().map(|one| named(one.name(), described(one, &scenarios))).collect(),
-        bugs: Bug::ALL.iter().map(|bug| named(bug.name(), bug.summary())).collect(),
+        bugs: Bug::ALL.iter().map(|bug| planted(*bug)).collect(),
         rows: rows.rows.iter().map(|row| named(&row.id, format!("{}: {}", row.what, row.over))).collect(),
     };
     match out.format {
@@ -63,6 +76,11 @@ pub fn perform(out: &mut Out) -> Result<Exit, Failure> {
 }
 
 fn text(object: &Object) -> String {
+    let shown = |bug: &Planted| match &bug.caught_by {
+        Some(command) => named(bug.name, format!("{}; {command}", bug.summary)),
+        None => named(bug.name, bug.summary),
+    };
+    let bugs = object.bugs.iter().map(shown).collect();
     let sections = [
         ("scenarios", &object.scenarios),
         ("engines", &object.engines),
@@ -70,7 +88,7 @@ fn text(object: &Object) -> String {
         ("fault kinds", &object.faults),
         ("invariants", &object.invariants),
         ("sometimes", &object.sometimes),
-        ("planted bugs", &object.bugs),
+        ("planted bugs", &bugs),
         ("rows", &object.rows),
     ];
     let mut lines = Vec::new();

@@ -2,6 +2,7 @@
 
 use crate::operation::{Doing, Operation};
 use kernel::{
+    admit::DepthTier,
     id::{ClientId, ExecutorId, ModelId, ReservationId, RunId, TaskId, TenantId, UnitId, UserId},
     lease::{self, Authority, Lock},
     ledger::Ledger,
@@ -108,7 +109,7 @@ impl Desk {
     fn spawn(&mut self, run: u64) {
         let (task, workflow_version, purpose) = (TaskId(1), 1, Purpose::Work);
         let user = UserId(u32::try_from(run / RUNS_PER_USER).expect("there are few users"));
-        let spawn = run::Command::Spawn { run: RunId(run), user, task, workflow_version, purpose };
+        let spawn = run::Command::Spawn { run: RunId(run), user, task, workflow_version, purpose, depth: DepthTier(1) };
         self.ask(run, 1, None, vec![Command::Run(spawn)]);
     }
 

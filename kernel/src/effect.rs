@@ -139,3 +139,14 @@ pub fn apply(tables: &mut table::Tables, record: &Record, planted: &Planted) -> 
     answers.insert((tenant, client, number), Decision { seq: record.seq, outcome: outcome.clone() });
     Ok(())
 }
+
+/// [`Bug::LostDecided`]: an opening forgets what was decided in the last frame.
+pub(crate) fn lose(tables: &mut table::Tables, records: &[Record], planted: &Planted) {
+    for record in records {
+        let record::Event::Effect(Event::Decided { client, number, .. }) = record.event else { continue };
+        planted.reach(Bug::LostDecided);
+        if planted.is_on(Bug::LostDecided) {
+            tables.effect.answers.remove(&(record.tenant, client, number));
+        }
+    }
+}

@@ -6,7 +6,7 @@
 use crate::{
     id::{ClientId, ExecutorId, Fence, LedgerTime, RunId, TenantId},
     planted,
-    planted::Bug,
+    planted::{Bug, Planted},
     record::{self, Record},
     request::{self, Notice, Turn},
     room::{Case, Impossible, No, Ruling, Term, ensure},
@@ -325,7 +325,7 @@ fn acquire(
     if !planted!(case.planted, Bug::GrantExpired, in_time, true) {
         return Err(Refusal::WaiterExpired { lock, now: case.time }.into());
     }
-    let fence = Fence(highest.0 + 1);
+    let fence = planted!(case.planted, Bug::FenceReused, Fence(highest.0 + 1), Fence(highest.0.max(1)));
     let until = LedgerTime(case.time.0.saturating_add(ttl_ns));
     let granted = Event::Granted { lock, executor, client: case.client, fence, until };
     Ok(held(granted, fence, until))
@@ -366,7 +366,7 @@ fn tick(tables: &table::Tables, case: &Case<'_>) -> Result<Ruling, No> {
 }
 
 /// Folds a record of this room.
-pub fn apply(tables: &mut table::Tables, record: &Record) -> Result<(), Impossible> {
+pub fn apply(tables: &mut table::Tables, record: &Record, planted: &Planted) -> Result<(), Impossible> {
     let record::Event::Lease(event) = &record.event else { return Ok(()) };
     let lock = event.lock();
     let Tables { locks, ends } = &mut tables.lease;
@@ -374,7 +374,8 @@ pub fn apply(tables: &mut table::Tables, record: &Record) -> Result<(), Impossib
     match *event {
         Event::Granted { executor, client, fence, until, .. } => {
             ensure!(grant.is_none(), "{lock:?} is granted while it is held");
-            ensure!(fence.0 == highest.0 + 1, "{lock:?}: fence {fence} is granted after {highest}");
+            let follows = fence.0 == highest.0 + 1 || planted.is_on(Bug::FenceReused);
+            ensure!(follows, "{lock:?}: fence {fence} is granted after {highest}");
             ensure!(executor != ExecutorId(0), "{lock:?} is granted to nobody");
             ensure!(until > record.time, "{lock:?} is granted until {until}, which has passed");
             (*highest, *grant) = (fence, Some(Grant { executor, client, until }));

@@ -6,7 +6,7 @@
 //! fails, memory may be ahead of it, so the ledger is poisoned and must be opened again.
 
 use crate::{
-    effect,
+    admit, effect,
     id::{ClientId, LedgerTime},
     lease::{self, Lock},
     planted::Planted,
@@ -96,13 +96,17 @@ impl<S: Store> Ledger<S> {
             return Err(LedgerError::CheckpointForged { next_seq: loaded.checkpoint });
         }
         let mut verifier = Verifier::after(head);
+        let mut last = None;
         for stored in &loaded.frames {
             let first_seq = verifier.head().next_seq;
-            prove::fold(&mut tables, &mut verifier, &stored.bytes, &planted)?;
+            last = Some(prove::fold(&mut tables, &mut verifier, &stored.bytes, &planted)?);
             let next_seq = verifier.head().next_seq;
             if (stored.first_seq, stored.next_seq) != (first_seq, next_seq) {
                 return Err(LogError::OutOfSequence { expected: next_seq, found: stored.next_seq }.into());
             }
+        }
+        if let Some(frame) = last {
+            effect::lose(&mut tables, &frame.records, &planted);
         }
         let Head { next_seq, time: base, .. } = tables.record.head();
         prove::conserves(&tables, &planted).map_err(|why| LogError::Impossible { seq: next_seq, why: why.0 })?;
@@ -143,6 +147,12 @@ impl<S: Store> Ledger<S> {
             Query::AwaitsOwner(tenant) => {
                 let all = (tenant, crate::id::ReservationId(0))..=(tenant, crate::id::ReservationId(u64::MAX));
                 Answer::AwaitsOwner(reserve.awaiting.range(all).map(|((_, id), ())| *id).take(AWAITS_AT_MOST).collect())
+            }
+            Query::Admission(tenant, user) => {
+                let admit = &self.tables.admit;
+                let day = self.tables.record.head().time.day();
+                let (halted, quota) = (admit.halted(tenant), admit.quota(tenant, user));
+                Answer::Admission { halted, quota, day, taken: admit.taken(tenant, user, day) }
             }
             Query::Account(account) => {
                 let reserve::Sums { settled, live } = reserve.sums(account);
@@ -219,6 +229,7 @@ impl<S: Store> Ledger<S> {
         let outcome = match self.attempt(&case, request, work) {
             Ok(outcomes) => Ok(outcomes),
             Err(No::Refused(refusal)) => {
+                admit::leak(&mut self.tables, &case, &request.commands);
                 work.notices.extend(self.turns_passed_on(&case, &request.commands));
                 Err(refusal)
             }
@@ -244,7 +255,10 @@ impl<S: Store> Ledger<S> {
         // A lone command is decided before anything is applied, and no agreement can refuse it but a settle's or a release's.
         let one_way = matches!(
             request.commands[..],
-            [Command::Lease(_) | Command::Run(_) | Command::Reserve(reserve::Command::Reserve { .. })]
+            [Command::Admit(_)
+                | Command::Lease(_)
+                | Command::Run(_)
+                | Command::Reserve(reserve::Command::Reserve { .. })]
         );
         if one_way {
             return self.all(case, &request.commands, work);
@@ -269,7 +283,9 @@ impl<S: Store> Ledger<S> {
     fn all(&mut self, case: &Case<'_>, commands: &[Command], work: &mut Work) -> Result<Vec<Outcome>, No> {
         let mut outcomes = Vec::with_capacity(commands.len());
         for command in commands {
+            admit::admit(&self.tables, case, command)?;
             let Ruling { events, outcome, notices } = match command {
+                Command::Admit(command) => admit::decide(&self.tables, case, command),
                 Command::Lease(command) => lease::decide(&self.tables, case, command),
                 Command::Reserve(command) => reserve::decide(&self.tables, case, command),
                 Command::Run(command) => run::decide(&self.tables, case, command),
@@ -307,7 +323,7 @@ impl<S: Store> Ledger<S> {
                 let (live, slots) = self.tables.reserve.slots(case.tenant, user);
                 (live < slots).then_some(Turn::Slot(case.tenant, user))
             }
-            Command::Lease(_) | Command::Reserve(_) | Command::Run(_) => None,
+            Command::Admit(_) | Command::Lease(_) | Command::Reserve(_) | Command::Run(_) => None,
         };
         commands.iter().filter_map(turn).map(Notice::TurnCame).collect()
     }
@@ -325,6 +341,7 @@ struct Work {
 /// Whether the ledger itself may send the command.
 fn is_own(case: &Case<'_>, command: &Command) -> bool {
     match command {
+        Command::Admit(_) => case.genesis,
         Command::Lease(command) => *command == lease::Command::Tick,
         Command::Reserve(command) => {
             use reserve::Command::{SetCap, SetPrice, SetSlots};

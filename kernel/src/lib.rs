@@ -4,6 +4,7 @@
 //!
 //! | room | the question it answers |
 //! |---|---|
+//! | [`admit`] | may it come in? quotas of users, the owner's halt switch |
 //! | [`lease`] | who may write? run leases with fences, the owner's lock |
 //! | [`effect`] | has it happened already? request deduplication |
 //! | [`reserve`] | is there enough? **budgets are checked here**: caps at four levels, live slots, prices |
@@ -18,6 +19,7 @@
 //! no clock, no thread, no randomness and no async. The edge limiter and the provider key's own credit limit are nodes of
 //! the cast, outside the kernel on purpose.
 
+pub mod admit;
 pub mod client;
 pub mod effect;
 pub mod id;

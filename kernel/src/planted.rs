@@ -25,11 +25,21 @@ pub enum Bug {
     ReleaseTwice,
     /// Ending a run releases all its reservations, those with a settle on its way too (F3).
     BlanketRelease,
+    /// A run that is refused takes its place in its user's day all the same (F22).
+    QuotaLeak,
+    /// A reserve does not read the halt switch (F24).
+    HaltIgnored,
+    /// A lock that comes free is granted under the fence it was last held under (F14).
+    FenceReused,
+    /// A call is settled at what was set aside for it.
+    SettleAtEstimate,
+    /// The last frame's decisions are lost when the ledger is opened.
+    LostDecided,
 }
 
 impl Bug {
     /// Every planted bug.
-    pub const ALL: [Bug; 10] = [
+    pub const ALL: [Bug; 15] = [
         Bug::SkipFence,
         Bug::CheckAfterCall,
         Bug::DropDedup,
@@ -40,6 +50,11 @@ impl Bug {
         Bug::WallClockLease,
         Bug::ReleaseTwice,
         Bug::BlanketRelease,
+        Bug::QuotaLeak,
+        Bug::HaltIgnored,
+        Bug::FenceReused,
+        Bug::SettleAtEstimate,
+        Bug::LostDecided,
     ];
 
     /// Its name on the command line.
@@ -55,6 +70,11 @@ impl Bug {
             Bug::WallClockLease => "wall-clock-lease",
             Bug::ReleaseTwice => "release-twice",
             Bug::BlanketRelease => "blanket-release",
+            Bug::QuotaLeak => "quota-leak",
+            Bug::HaltIgnored => "halt-ignored",
+            Bug::FenceReused => "fence-reused",
+            Bug::SettleAtEstimate => "settle-at-estimate",
+            Bug::LostDecided => "lost-decided",
         }
     }
 
@@ -71,6 +91,11 @@ impl Bug {
             Bug::WallClockLease => "ledger time follows the wall clock",
             Bug::ReleaseTwice => "an ended reservation is released again, and its slot given back twice",
             Bug::BlanketRelease => "ending a run releases reservations whose settle is on its way",
+            Bug::QuotaLeak => "a run that is refused takes its place in its user's day all the same",
+            Bug::HaltIgnored => "a reserve does not read the halt switch",
+            Bug::FenceReused => "a lock that comes free is granted under its last fence again",
+            Bug::SettleAtEstimate => "a call is settled at what was set aside, not at what it used",
+            Bug::LostDecided => "an opening forgets the decisions of the last frame",
         }
     }
 

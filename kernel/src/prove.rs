@@ -6,7 +6,7 @@ use crate::{
     id::{TenantId, UserId},
     money::MicroUsd,
     planted::{Bug, Planted},
-    record::{Hash, Head, LogError, Verifier},
+    record::{Frame, Hash, Head, LogError, Verifier},
     reserve::{Account, Sums},
     room::{Impossible, ensure},
     table::{TableHash, Tables},
@@ -64,18 +64,19 @@ pub fn compare(kept: &[(u16, Hash)], rebuilt: &Rebuilt) -> Result<(), Differs> {
     }
 }
 
-/// Checks one more frame and folds its records.
+/// Checks one more frame, folds its records and gives them.
 pub(crate) fn fold(
     tables: &mut Tables,
     verifier: &mut Verifier,
     bytes: &[u8],
     planted: &Planted,
-) -> Result<(), LogError> {
-    for record in &verifier.frame(bytes)?.records {
+) -> Result<Frame, LogError> {
+    let frame = verifier.frame(bytes)?;
+    for record in &frame.records {
         let folded = tables.apply(record, planted);
         folded.map_err(|Impossible(why)| LogError::Impossible { seq: record.seq, why })?;
     }
-    Ok(())
+    Ok(frame)
 }
 
 /// Whether the sums are those of the reservations: every account's settled and live money, every user's live slots, and

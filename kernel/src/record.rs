@@ -5,7 +5,7 @@
 //! over the postcard encoding of every other field.
 
 use crate::{
-    effect,
+    admit, effect,
     id::{BranchId, ExecutorId, Fence, LedgerTime, RunId, TenantId},
     lease::{self, Authority, Lock},
     planted::{Bug, Planted},
@@ -41,6 +41,8 @@ pub enum Class {
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
+    /// Of the room `admit`.
+    Admit(admit::Event),
     /// Of the room `lease`.
     Lease(lease::Event),
     /// Of the room `effect`.
@@ -56,13 +58,14 @@ impl Event {
     pub fn class(&self) -> Class {
         match self {
             Event::Run(_) => Class::Sequenced,
-            Event::Lease(_) | Event::Effect(_) | Event::Reserve(_) => Class::Scarce,
+            Event::Admit(_) | Event::Lease(_) | Event::Effect(_) | Event::Reserve(_) => Class::Scarce,
         }
     }
 
     /// Whose the event is, when a request about `tenant` causes it: locks and settings say so themselves.
     pub fn tenant(&self, tenant: TenantId) -> TenantId {
         match self {
+            Event::Admit(event) => event.tenant(),
             Event::Lease(event) => event.lock().tenant(),
             Event::Reserve(event) => event.tenant(tenant),
             Event::Effect(_) | Event::Run(_) => tenant,

@@ -1,7 +1,7 @@
 //! What is asked of the ledger and what it answers: requests, replies, notices, queries.
 
 use crate::{
-    effect,
+    admit, effect,
     id::{ClientId, LedgerTime, ReservationId, RunId, TenantId, UnitId, UserId},
     lease::{self, Authority, Lock},
     money::MicroUsd,
@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 /// One command to one room.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
+    /// To `admit`.
+    Admit(admit::Command),
     /// To `lease`.
     Lease(lease::Command),
     /// To `reserve`.
@@ -50,7 +52,7 @@ impl Request {
         Request::own(vec![Command::Lease(lease::Command::Tick)])
     }
 
-    /// The ledger's own: caps, slots and prices, as the first request of an empty ledger.
+    /// The ledger's own: caps, slots, prices, quotas and halts, as the first request of an empty ledger.
     pub fn genesis(commands: Vec<Command>) -> Request {
         Request::own(commands)
     }
@@ -89,6 +91,8 @@ impl Submitted {
 /// What an admitted command gives back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
+    /// From `admit`.
+    Admit(admit::Outcome),
     /// From `lease`.
     Lease(lease::Outcome),
     /// From `reserve`.
@@ -100,6 +104,9 @@ pub enum Outcome {
 /// The ledger said no; nothing but the decision itself is recorded. Not an error: nothing broke.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
+    /// By `admit`.
+    #[error(transparent)]
+    Admit(#[from] admit::Refusal),
     /// By `lease`.
     #[error(transparent)]
     Lease(#[from] lease::Refusal),
@@ -167,6 +174,8 @@ pub enum Query {
     Run(TenantId, RunId),
     /// Every open reservation of a tenant that only the owner can end: its attempt is indeterminate or its run has ended.
     AwaitsOwner(TenantId),
+    /// What a user may still begin today, the day of the highest ledger time committed.
+    Admission(TenantId, UserId),
     /// What an account holds.
     Account(reserve::Account),
     /// The head of the log.
@@ -197,6 +206,17 @@ pub enum Answer {
     Run(Option<RunStanding>),
     /// Reservations for the owner to resolve, oldest first, at most a thousand.
     AwaitsOwner(Vec<ReservationId>),
+    /// What a user may begin.
+    Admission {
+        /// Whose halt switch stops it, if one is on; 0 is the whole ledger's.
+        halted: Option<TenantId>,
+        /// The quota in force for it, if any.
+        quota: Option<admit::Quota>,
+        /// The day of ledger time.
+        day: u32,
+        /// Runs it has spawned in it.
+        taken: u32,
+    },
     /// An account's sums.
     Account {
         /// Settled in it.

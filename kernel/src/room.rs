@@ -4,6 +4,7 @@
 //! record into the tables and gives [`Impossible`] for a record that cannot follow from those before it.
 
 use crate::{
+    admit,
     id::{ClientId, LedgerTime, TenantId},
     lease::{self, Authority},
     planted::Planted,
@@ -81,6 +82,12 @@ pub enum No {
     Refused(Refusal),
     /// Yet: the request waits for its turn.
     Waits(Turn),
+}
+
+impl From<admit::Refusal> for No {
+    fn from(refusal: admit::Refusal) -> No {
+        No::Refused(refusal.into())
+    }
 }
 
 impl From<lease::Refusal> for No {

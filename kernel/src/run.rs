@@ -4,6 +4,7 @@
 //! `Cancelled` or `Indeterminate`; no other. A retry is attempt n+1. A run ends once, when none of its attempts is running.
 
 use crate::{
+    admit::DepthTier,
     id::{ReservationId, RunId, TaskId, TenantId, UnitId, UserId},
     lease::{Lock, authorize},
     planted::Bug,
@@ -34,7 +35,8 @@ pub enum AttemptState {
 /// What may be asked of this room.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// Record a new run. Needs no lock; a repeat with the same content is admitted and changes nothing.
+    /// Record a new run. Needs no lock; a repeat with the same content is admitted and changes nothing, whatever `admit`
+    /// says to new ones.
     Spawn {
         /// Its name.
         run: RunId,
@@ -46,6 +48,8 @@ pub enum Command {
         workflow_version: u32,
         /// What its cost is for.
         purpose: Purpose,
+        /// How deep its research goes.
+        depth: DepthTier,
     },
     /// Record how an attempt ended. Under the run's lock. It travels with the `Settle` (for `Succeeded`) or the `Release`
     /// (for `Failed` and `Cancelled`) of its reservation in one request; alone for `Indeterminate`.
@@ -86,6 +90,8 @@ pub enum Ending {
     Complete,
     /// Some unit was refused, failed for good, or is indeterminate.
     Incomplete,
+    /// It was stopped by a halt; what was on the wire was settled.
+    Halted,
 }
 
 /// What this room records. All of it is sequenced in the run.
@@ -103,6 +109,8 @@ pub enum Event {
         workflow_version: u32,
         /// What its cost is for.
         purpose: Purpose,
+        /// How deep its research goes.
+        depth: DepthTier,
     },
     /// An attempt is running; recorded with its reservation.
     AttemptStarted {
@@ -168,7 +176,7 @@ pub enum Refusal {
         run: RunId,
     },
     /// A run of that name exists with other content.
-    #[error("run {run} exists with another user, task, workflow version or purpose; choose another name")]
+    #[error("run {run} exists with another user, task, workflow version, purpose or depth; choose another name")]
     Taken {
         /// The name.
         run: RunId,
@@ -224,6 +232,8 @@ pub struct Run {
     pub workflow_version: u32,
     /// What its cost is for.
     pub purpose: Purpose,
+    /// How deep its research goes.
+    pub depth: DepthTier,
     /// How many of its attempts are running.
     pub running: u32,
     /// How it ended, if it has.
@@ -285,8 +295,8 @@ impl Tables {
 /// Decides a command of this room.
 pub fn decide(tables: &table::Tables, case: &Case<'_>, command: &Command) -> Result<Ruling, No> {
     match *command {
-        Command::Spawn { run, user, task, workflow_version, purpose } => {
-            spawn(tables, case, run, Run { user, task, workflow_version, purpose, running: 0, ended: None })
+        Command::Spawn { run, user, task, workflow_version, purpose, depth } => {
+            spawn(tables, case, run, Run { user, task, workflow_version, purpose, depth, running: 0, ended: None })
         }
         Command::EndAttempt { run, unit, attempt, state } => end_attempt(tables, case, run, unit, attempt, state),
         Command::End { run, outcome } => end(tables, case, run, outcome),
@@ -317,10 +327,10 @@ fn ruling(events: Vec<record::Event>, outcome: Outcome) -> Ruling {
 }
 
 fn spawn(tables: &table::Tables, case: &Case<'_>, run: RunId, new: Run) -> Result<Ruling, No> {
-    let Run { user, task, workflow_version, purpose, .. } = new;
+    let Run { user, task, workflow_version, purpose, depth, .. } = new;
     match tables.run.runs.get(&(case.tenant, run)) {
         None => {
-            let spawned = Event::Spawned { run, user, task, workflow_version, purpose };
+            let spawned = Event::Spawned { run, user, task, workflow_version, purpose, depth };
             Ok(ruling(vec![record::Event::Run(spawned)], Outcome::Spawned))
         }
         Some(known) if Run { running: 0, ended: None, ..*known } == new => Ok(ruling(Vec::new(), Outcome::Spawned)),
@@ -397,9 +407,9 @@ pub fn apply(tables: &mut table::Tables, record: &Record) -> Result<(), Impossib
     let tenant = record.tenant;
     let table::Tables { run: Tables { runs, attempts }, reserve, .. } = tables;
     match *event {
-        Event::Spawned { run, user, task, workflow_version, purpose } => {
+        Event::Spawned { run, user, task, workflow_version, purpose, depth } => {
             ensure!(runs.get(&(tenant, run)).is_none(), "run {run} is spawned twice");
-            runs.insert((tenant, run), Run { user, task, workflow_version, purpose, running: 0, ended: None });
+            runs.insert((tenant, run), Run { user, task, workflow_version, purpose, depth, running: 0, ended: None });
         }
         Event::AttemptStarted { run, unit, attempt, reservation } => {
             let reserved = reserve.reservations.get(&(tenant, reservation));

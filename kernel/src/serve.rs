@@ -78,7 +78,7 @@ pub struct Settings {
     pub request_cost_ns: u64,
     /// A checkpoint is taken after this many frames; 0 for never.
     pub checkpoint_every: u64,
-    /// Caps, slots and prices committed as the first request of an empty ledger.
+    /// Caps, slots, prices, quotas and halts committed as the first request of an empty ledger.
     pub genesis: Vec<Command>,
 }
 

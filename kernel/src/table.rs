@@ -17,7 +17,7 @@
 //! unkeyed beside the rows. Against whoever can write to the store, only the log's chain, known from elsewhere, is evidence.
 
 use crate::{
-    effect, lease,
+    admit, effect, lease,
     planted::Planted,
     record::{self, Hash, Record},
     reserve,
@@ -386,6 +386,8 @@ where
 /// Every table of every room.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
+    /// Of the room `admit`.
+    pub admit: admit::Tables,
     /// Of the room `record`.
     pub record: record::Tables,
     /// Of the room `lease`.
@@ -399,7 +401,7 @@ pub struct Tables {
 }
 
 /// How many tables there are.
-const TABLES: usize = 15;
+const TABLES: usize = 18;
 
 macro_rules! each {
     ($tables:expr, $($by:tt)+) => {
@@ -419,6 +421,9 @@ macro_rules! each {
             $($by)+ $tables.reserve.awaiting,
             $($by)+ $tables.run.runs,
             $($by)+ $tables.run.attempts,
+            $($by)+ $tables.admit.halts,
+            $($by)+ $tables.admit.quotas,
+            $($by)+ $tables.admit.taken,
         ]
     };
 }
@@ -441,7 +446,8 @@ impl Tables {
     /// before it, at append and at replay alike.
     pub fn apply(&mut self, record: &Record, planted: &Planted) -> Result<(), Impossible> {
         record::apply(self, record, planted)?;
-        lease::apply(self, record)?;
+        admit::apply(self, record, planted)?;
+        lease::apply(self, record, planted)?;
         effect::apply(self, record, planted)?;
         reserve::apply(self, record, planted)?;
         run::apply(self, record)

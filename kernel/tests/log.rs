@@ -6,6 +6,7 @@ mod house;
 
 use house::*;
 use kernel::{
+    admit::{self, Switch},
     id::{ExecutorId, LedgerTime, RunId, TenantId},
     lease::{self, Lock},
     planted::Planted,
@@ -36,6 +37,11 @@ fn every_kind() -> Vec<StoredFrame> {
     house.ok(Some(authority), vec![end(Ending::Incomplete)]);
     let owner = house.acquire(Lock::Owner, 8, 1_000);
     house.ok(Some(owner), vec![resolve(third, Some(20)), resolve(fourth, None)]);
+    let unset = admit::Command::SetQuota { tenant: TENANT, user: Some(USER), quota: None };
+    house.ok(Some(owner), vec![halt(TENANT, Switch::Halted), quota(None, 1, 1_000, 2), Command::Admit(unset)]);
+    house.no(None, vec![spawn(RunId(7))]);
+    house.ok(Some(owner), vec![halt(TENANT, Switch::Open)]);
+    house.no(None, vec![spawn(RunId(7))]);
     house.no(Some(owner), vec![reserve(5, 1, 1)]);
     house.no(Some(authority), vec![settle(settled, 1)]);
     house.ok(None, vec![Command::Lease(lease::Command::Yield { held: authority })]);
@@ -239,6 +245,8 @@ proptest! {
             spawn(RunId(run)),
             acquire(Lock::Run(TenantId(tenant), RunId(run)), number, wait_ns),
             cap(TenantId(tenant), reserve::Level::UserDay, amount),
+            quota(Some(kernel::id::UserId(unit)), tenant, amount, 3),
+            halt(TenantId(tenant), Switch::Open),
         ];
         let sent = Request { tenant: TenantId(tenant), wait_ns, ..request(number, number, None, commands) };
         let read: Request = postcard::from_bytes(&postcard::to_stdvec(&sent).unwrap()).unwrap();

@@ -5,6 +5,7 @@ mod house;
 
 use house::*;
 use kernel::{
+    admit::Switch,
     id::{RunId, UserId},
     lease::{self, Lock},
     planted::{Bug, Planted},
@@ -141,6 +142,78 @@ fn blanket_release_overtakes_a_settle_on_its_way() {
         assert_eq!(lost, ended);
         reopens(&mut house, &planted);
         lost
+    });
+}
+
+#[test]
+fn quota_leak_takes_for_runs_that_were_refused() {
+    harms_only_when_on(Bug::QuotaLeak, |planted| {
+        let mut commands = genesis(100, 100, 100, 100, 9);
+        commands.push(quota(None, 2, 100, 9));
+        let mut house = House::with(commands, planted);
+        // Another holds the lock of a run that does not exist yet: whoever would create it and take it is refused.
+        house.acquire(LOCK, 6, 1_000);
+        for _ in 0..2 {
+            assert!(house.ask(None, vec![spawn(RUN), acquire(LOCK, 5, 1_000)]).is_err());
+        }
+        let refused = house.ask(None, vec![spawn(RunId(1))]).is_err();
+        let kept = house.ledger.table_hashes();
+        let rebuilt = prove::rebuild(house.store.log(0).unwrap()).unwrap();
+        let differs = prove::compare(&kept, &rebuilt).err().map(|differs| differs.name);
+        assert_eq!(differs, refused.then_some("admit.taken"), "the log knows nothing of it");
+        refused
+    });
+}
+
+#[test]
+fn halt_ignored_reserves_during_a_halt() {
+    harms_only_when_on(Bug::HaltIgnored, |planted| {
+        let (mut house, held) = House::with(genesis(100, 100, 100, 100, 9), planted.clone()).running();
+        let owner = house.acquire(Lock::Owner, 8, 1_000);
+        house.ok(Some(owner), vec![halt(TENANT, Switch::Halted)]);
+        let admitted = house.ask(Some(held), vec![reserve(1, 1, 10)]).is_ok();
+        assert!(house.ask(None, vec![spawn(RunId(1))]).is_err(), "a spawn still reads it");
+        reopens(&mut house, &planted);
+        assert_eq!(prove::rebuild(house.store.log(0).unwrap()).is_err(), admitted, "the log shows it");
+        admitted
+    });
+}
+
+#[test]
+fn fence_reused_lets_a_deposed_holder_of_the_same_executor_write_on() {
+    harms_only_when_on(Bug::FenceReused, |planted| {
+        let (mut house, first) = House::with(genesis(100, 100, 100, 100, 9), planted.clone()).running();
+        house.ok(None, vec![Command::Lease(lease::Command::Yield { held: first })]);
+        let second = house.acquire(LOCK, 5, 1_000);
+        let accepted = house.ask(Some(first), vec![reserve(1, 1, 10)]).is_ok();
+        assert_eq!(first == second, accepted);
+        reopens(&mut house, &planted);
+        accepted
+    });
+}
+
+#[test]
+fn settle_at_estimate_bills_what_was_set_aside() {
+    harms_only_when_on(Bug::SettleAtEstimate, |planted| {
+        let (mut house, held) = House::with(genesis(100, 100, 100, 100, 9), planted.clone()).running();
+        let reservation = house.reserve(held, 1, 1, 10);
+        house.ok(Some(held), vec![settle(reservation, 4), end_attempt(1, 1, AttemptState::Succeeded)]);
+        let Answer::Account { settled, .. } = house.ledger.query(&Query::Account(Account::Run(TENANT, RUN))) else {
+            panic!("an account was asked for")
+        };
+        reopens(&mut house, &planted);
+        settled.0 == 10
+    });
+}
+
+#[test]
+fn lost_decided_decides_again_what_the_crash_came_after() {
+    harms_only_when_on(Bug::LostDecided, |planted| {
+        let (mut house, held) = House::with(genesis(100, 100, 100, 100, 9), planted.clone()).running();
+        let ask = || request(9, 1, Some(held), vec![reserve(1, 1, 10)]);
+        let first = house.one(ask());
+        house.reopen(planted);
+        house.one(ask()) != first
     });
 }
 

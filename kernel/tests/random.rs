@@ -6,6 +6,7 @@ mod house;
 
 use house::*;
 use kernel::{
+    admit::{self, Quota, Switch},
     id::{ExecutorId, Fence, ReservationId, RunId, TenantId, UnitId, UserId},
     lease::{self, Authority, Lock},
     ledger::Ledger,
@@ -31,6 +32,10 @@ struct Model {
     open: BTreeMap<ReservationId, (TenantId, UserId, [Account; 4], u64)>,
     locks: BTreeMap<Lock, (Fence, Option<ExecutorId>)>,
     attempts: BTreeMap<(TenantId, RunId, UnitId), (u32, AttemptState)>,
+    halts: std::collections::BTreeSet<TenantId>,
+    quotas: BTreeMap<Option<UserId>, Quota>,
+    /// Runs by user; a random life is shorter than a day.
+    spawned: BTreeMap<UserId, u32>,
 }
 
 impl Model {
@@ -50,6 +55,20 @@ impl Model {
             Event::Lease(lease::Event::Yielded { lock, fence } | lease::Event::Expired { lock, fence }) => {
                 let (highest, holder) = self.locks.get_mut(&lock).unwrap();
                 assert!(holder.take().is_some() && fence == *highest, "{record:?}");
+            }
+            Event::Admit(admit::Event::HaltSet { tenant, switch: Switch::Halted }) => drop(self.halts.insert(tenant)),
+            Event::Admit(admit::Event::HaltSet { tenant, switch: Switch::Open }) => drop(self.halts.remove(&tenant)),
+            Event::Admit(admit::Event::QuotaSet { user, quota: Some(quota), .. }) => {
+                self.quotas.insert(user, quota);
+            }
+            Event::Admit(admit::Event::QuotaSet { user, quota: None, .. }) => drop(self.quotas.remove(&user)),
+            Event::Run(run::Event::Spawned { user, depth, .. }) => {
+                assert!(self.halts.is_empty(), "{record:?} during a halt");
+                let spawned = self.spawned.entry(user).or_default();
+                if let Some(quota) = self.quotas.get(&Some(user)).or(self.quotas.get(&None)) {
+                    assert!(*spawned < quota.runs_per_day && depth <= quota.depth_tier, "{record:?} past {quota:?}");
+                }
+                *spawned += 1;
             }
             Event::Reserve(ref event) => self.reserve(record, event),
             Event::Run(run::Event::AttemptStarted { run, unit, attempt, .. }) => {
@@ -81,6 +100,12 @@ impl Model {
             reserve::Event::SlotsSet { tenant, slots } => drop(self.slots.insert(tenant, slots)),
             reserve::Event::PriceSet(_) => {}
             reserve::Event::Reserved { reservation, run, unit, user, day, worst, .. } => {
+                assert!(self.halts.is_empty(), "{record:?} during a halt");
+                if let Some(quota) = self.quotas.get(&Some(user)).or(self.quotas.get(&None)) {
+                    let sums = self.sums.get(&Account::UserDay(tenant, user, day)).copied().unwrap_or_default();
+                    let after = sums.settled.0 + sums.live.0 + worst.0;
+                    assert!(after <= quota.micro_usd_per_day.0, "{record:?} past {quota:?}");
+                }
                 let accounts = [
                     Account::Unit(tenant, run, unit),
                     Account::Run(tenant, run),
@@ -142,6 +167,8 @@ enum Wish {
     Cap(Level, u64),
     Slots(u32),
     Resolve(prop::sample::Index, Option<u64>),
+    Halt(bool, Switch),
+    Quota(Option<UserId>, Option<(u32, u64, u8)>),
 }
 
 fn state() -> impl Strategy<Value = AttemptState> {
@@ -156,7 +183,7 @@ fn state() -> impl Strategy<Value = AttemptState> {
 
 fn wish() -> impl Strategy<Value = Wish> {
     prop_oneof![
-        1 => Just(Wish::Spawn),
+        2 => Just(Wish::Spawn),
         2 => (1..400u64).prop_map(Wish::Acquire),
         1 => (0..400u64).prop_map(Wish::Renew),
         1 => Just(Wish::Yield),
@@ -168,6 +195,10 @@ fn wish() -> impl Strategy<Value = Wish> {
         1 => Just(Wish::End),
         1 => (prop::sample::select(Level::ALL.to_vec()), 0..150u64).prop_map(|(level, cap)| Wish::Cap(level, cap)),
         1 => (0..5u32).prop_map(Wish::Slots),
+        1 => (any::<bool>(), prop::sample::select(vec![Switch::Halted, Switch::Open, Switch::Open]))
+            .prop_map(|(whole, switch)| Wish::Halt(whole, switch)),
+        1 => (prop::option::of((0..2u32).prop_map(UserId)), prop::option::of((0..2u32, 0..120u64, 0..4u8)))
+            .prop_map(|(user, quota)| Wish::Quota(user, quota)),
         2 => (any::<prop::sample::Index>(), prop::option::of(0..60u64)).prop_map(|(at, usage)| Wish::Resolve(at, usage)),
     ]
 }
@@ -216,7 +247,7 @@ impl Life {
             some => some[some.len() - 1 - at.index(some.len().min(4))],
         };
         match wish {
-            Wish::Spawn => vec![spawn_for(run, UserId(run.0 as u32 % 2))],
+            Wish::Spawn => vec![spawn_for(RunId(run.0 + self.asked.len() as u64 % 5), UserId(run.0 as u32 % 2))],
             Wish::Acquire(ttl_ns) => vec![acquire(held.lock, executor, *ttl_ns)],
             Wish::Renew(ttl_ns) => vec![Command::Lease(lease::Command::Renew { held, ttl_ns: *ttl_ns })],
             Wish::Yield => vec![Command::Lease(lease::Command::Yield { held })],
@@ -238,6 +269,11 @@ impl Life {
             Wish::Cap(level, amount) => {
                 vec![cap(if *level == Level::LedgerDay { TenantId::LEDGER } else { TENANT }, *level, *amount)]
             }
+            Wish::Halt(whole, switch) => vec![halt(if *whole { TenantId::LEDGER } else { TENANT }, *switch)],
+            Wish::Quota(user, Some((runs, dollars, depth))) => vec![quota(*user, *runs, *dollars, *depth)],
+            Wish::Quota(user, None) => {
+                vec![Command::Admit(admit::Command::SetQuota { tenant: TENANT, user: *user, quota: None })]
+            }
             Wish::Slots(slots) => vec![Command::Reserve(reserve::Command::SetSlots { tenant: TENANT, slots: *slots })],
             Wish::Resolve(at, tokens) => match self.house.ledger.query(&Query::AwaitsOwner(TENANT)) {
                 Answer::AwaitsOwner(some) if !some.is_empty() => vec![resolve(some[at.index(some.len())], *tokens)],
@@ -249,8 +285,11 @@ impl Life {
     fn step(&mut self, step: &Step) {
         match step {
             Step::Ask { client, executor, run, stale, wait_ns, wishes } => {
-                let owner =
-                    wishes.iter().any(|wish| matches!(wish, Wish::Cap(..) | Wish::Slots(_) | Wish::Resolve(..)));
+                let of_owner = |wish: &Wish| {
+                    use Wish::{Cap, Halt, Quota, Resolve, Slots};
+                    matches!(wish, Cap(..) | Slots(_) | Resolve(..) | Halt(..) | Quota(..))
+                };
+                let owner = wishes.iter().any(of_owner);
                 let lock = if owner { Lock::Owner } else { Lock::Run(TENANT, RunId(*run)) };
                 let (highest, holder) = self.model.locks.get(&lock).copied().unwrap_or_default();
                 let fence = match holder {
@@ -386,6 +425,10 @@ fn random_lives_reach_what_they_are_about() {
                 Event::Reserve(reserve::Event::Released { .. }) => "released",
                 Event::Run(run::Event::Ended { .. }) => "ended",
                 Event::Effect(kernel::effect::Event::Decided { outcome: Err(ref no), .. }) => match no {
+                    kernel::request::Refusal::Admit(admit::Refusal::Halted { .. }) => "halted",
+                    kernel::request::Refusal::Admit(admit::Refusal::TooManyRuns { .. }) => "too many runs",
+                    kernel::request::Refusal::Admit(admit::Refusal::TooDear { .. }) => "too dear",
+                    kernel::request::Refusal::Admit(admit::Refusal::TooDeep { .. }) => "too deep",
                     kernel::request::Refusal::Reserve(reserve::Refusal::OverCap { .. }) => "over cap",
                     kernel::request::Refusal::Reserve(reserve::Refusal::NoSlot { .. }) => "no slot",
                     kernel::request::Refusal::Lease(lease::Refusal::Deposed { .. }) => "deposed",
@@ -410,6 +453,10 @@ fn random_lives_reach_what_they_are_about() {
         "over cap",
         "no slot",
         "deposed",
+        "halted",
+        "too many runs",
+        "too dear",
+        "too deep",
         "refused by run",
         "refused",
         "waits",

@@ -6,6 +6,7 @@ mod house;
 
 use house::*;
 use kernel::{
+    admit::DepthTier,
     id::{DAY_NS, ExecutorId, Fence, LedgerTime, ModelId, ReservationId, RunId, TenantId, UnitId, UserId},
     lease::{self, Authority, Lock},
     money::{MicroUsd, Price},
@@ -471,15 +472,17 @@ fn a_spawn_is_repeated_freely_with_the_same_content_only() {
     let head = house.ledger.head().0;
     house.ok(None, vec![spawn(RUN)]);
     assert_eq!(house.ledger.head().0, head + 1, "only the decision is recorded");
-    let other = |user, task, workflow_version, purpose| {
+    let other = |user, task, workflow_version, purpose, depth| {
         let (run, user, task) = (RUN, UserId(user), kernel::id::TaskId(task));
-        Command::Run(run::Command::Spawn { run, user, task, workflow_version, purpose })
+        let depth = DepthTier(depth);
+        Command::Run(run::Command::Spawn { run, user, task, workflow_version, purpose, depth })
     };
     let cases = [
-        other(8, 1, 1, Purpose::Work),
-        other(7, 2, 1, Purpose::Work),
-        other(7, 1, 2, Purpose::Work),
-        other(7, 1, 1, Purpose::Grading),
+        other(8, 1, 1, Purpose::Work, 1),
+        other(7, 2, 1, Purpose::Work, 1),
+        other(7, 1, 2, Purpose::Work, 1),
+        other(7, 1, 1, Purpose::Grading, 1),
+        other(7, 1, 1, Purpose::Work, 2),
     ];
     for command in cases {
         assert_eq!(house.no(None, vec![command]), run::Refusal::Taken { run: RUN }.into());

@@ -21,4 +21,5 @@ pub mod model;
 pub mod runner;
 pub mod scenario;
 pub mod sometimes;
+pub mod soonest;
 pub mod workload;

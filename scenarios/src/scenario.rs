@@ -1,7 +1,10 @@
 //! A scenario, as its file says and as it is played: who, how many, how long, under which caps and weather.
 
 use faults::Swarm;
-use kernel::money::{MicroUsd, Price, Usage};
+use kernel::{
+    admit::Quota,
+    money::{MicroUsd, Price, Usage},
+};
 use serde::{Deserialize, Serialize};
 use sim::{DiskSpec, LinkWeather};
 use std::time::Duration;
@@ -137,6 +140,9 @@ pub struct Scenario {
     /// The caps for a run on an arrival trace, sized not to bind; none if the scenario plays no trace.
     #[serde(default)]
     pub caps_on_arrivals: Option<Caps>,
+    /// What each user may have of a day from the first moment; none if nothing is limited. A trace is replayed without.
+    #[serde(default)]
+    pub quota: Option<Quota>,
     /// The provider.
     pub provider: Provider,
     /// The ledger.
@@ -302,6 +308,9 @@ impl Scenario {
         self.caps.check()?;
         if let Some(caps) = &self.caps_on_arrivals {
             caps.check()?;
+        }
+        if let Some(quota) = &self.quota {
+            within("quota.micro_usd_per_day", quota.micro_usd_per_day.0, 0, MOST_CAP)?;
         }
         self.provider.check()?;
         self.ledger.check()?;

@@ -10,7 +10,7 @@ use crate::{
 };
 use faults::Kind;
 use kernel::{
-    effect, lease,
+    admit, effect, lease,
     money::MicroUsd,
     record,
     record::Record,
@@ -43,6 +43,11 @@ pub enum Sometimes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "each stands for the refusal or reply of the same name; see Refused::described")]
 pub enum Refused {
+    Halted,
+    TooManyRuns,
+    TooDear,
+    TooDeep,
+    NoUsers,
     Held,
     LockWaiterExpired,
     Deposed,
@@ -225,6 +230,14 @@ fn lowers_caps(scenario: &Scenario) -> bool {
     works_on(scenario) && scenario.swarm.kinds.contains(&Kind::CapLowered)
 }
 
+fn halts(scenario: &Scenario) -> bool {
+    works_on(scenario) && scenario.swarm.kinds.contains(&Kind::Halted)
+}
+
+fn changes_quotas(scenario: &Scenario) -> bool {
+    works_on(scenario) && scenario.swarm.kinds.contains(&Kind::QuotaChanged)
+}
+
 /// Whether a user's agents, with two calls each, take every slot.
 fn is_crowded(scenario: &Scenario) -> bool {
     works_on(scenario) && scenario.sizes.agents.min(scenario.sizes.agents_per_user) * 2 > scenario.caps.slots
@@ -232,7 +245,12 @@ fn is_crowded(scenario: &Scenario) -> bool {
 
 impl Refused {
     /// Every one.
-    pub const ALL: [Refused; 35] = [
+    pub const ALL: [Refused; 40] = [
+        Refused::Halted,
+        Refused::TooManyRuns,
+        Refused::TooDear,
+        Refused::TooDeep,
+        Refused::NoUsers,
         Refused::Held,
         Refused::LockWaiterExpired,
         Refused::Deposed,
@@ -273,6 +291,11 @@ impl Refused {
     /// Its name and what it says.
     const fn described(self) -> (&'static str, &'static str) {
         match self {
+            Refused::Halted => ("halted", "the owner's halt was on"),
+            Refused::TooManyRuns => ("too-many-runs", "a user's runs of the day were taken"),
+            Refused::TooDear => ("too-dear", "a user's dollars of the day would have been passed"),
+            Refused::TooDeep => ("too-deep", "a run was deeper than its user may go"),
+            Refused::NoUsers => ("no-users", "tenant 0 was asked for a run"),
             Refused::Held => ("held", "a lock was another's, and there was no time to wait"),
             Refused::LockWaiterExpired => ("lock-waiter-expired", "a lock came free after its waiter's term"),
             Refused::Deposed => ("deposed", "a writer's fence was below the highest seen"),
@@ -317,6 +340,10 @@ impl Refused {
     pub fn standing(self) -> Standing {
         let required = |of_runs, able| Standing::Required { of_runs, able };
         match self {
+            Refused::Halted => required(USUAL_RUNS, halts),
+            Refused::TooManyRuns | Refused::TooDear => required(450, changes_quotas),
+            Refused::TooDeep => Standing::Rare("a lowered quota leaves the depth tier as it is"),
+            Refused::NoUsers => Standing::ByConstruction("an agent works for a user of its own tenant"),
             Refused::Held | Refused::Deposed => required(USUAL_RUNS, works_on),
             Refused::LockWaiterExpired | Refused::NotHolder => required(USUAL_RUNS, takes_over),
             Refused::OverRunCap | Refused::OverUserDayCap | Refused::AttemptRunning => required(USUAL_RUNS, contends),
@@ -362,6 +389,13 @@ impl Refused {
 
     fn of(refusal: &Refusal) -> Refused {
         match refusal {
+            Refusal::Admit(refusal) => match refusal {
+                admit::Refusal::Halted { .. } => Refused::Halted,
+                admit::Refusal::TooManyRuns { .. } => Refused::TooManyRuns,
+                admit::Refusal::TooDear { .. } => Refused::TooDear,
+                admit::Refusal::TooDeep { .. } => Refused::TooDeep,
+                admit::Refusal::NoUsers => Refused::NoUsers,
+            },
             Refusal::Lease(refusal) => match refusal {
                 lease::Refusal::Held { .. } => Refused::Held,
                 lease::Refusal::WaiterExpired { .. } => Refused::LockWaiterExpired,
@@ -444,6 +478,10 @@ impl Seen {
 
     fn refused(&mut self, refusal: &Refusal) {
         self.reached.insert(Sometimes::Refused(Refused::of(refusal)));
+        if let Refusal::Admit(refusal) = refusal {
+            let kind = if matches!(refusal, admit::Refusal::Halted { .. }) { Kind::Halted } else { Kind::QuotaChanged };
+            self.reached.insert(Sometimes::Felt(kind));
+        }
         if let Refusal::Reserve(reserve::Refusal::OverCap { level, settled, live, asked, .. }) = refusal {
             let place = Level::ALL.iter().position(|known| known == level).unwrap_or(0);
             let needed = settled.0.saturating_add(live.0).saturating_add(asked.0);

@@ -435,10 +435,10 @@ fn a_fault_begins_at_its_event() {
     let at = "{ event = { what = \"settle\", nth = 3 } }";
     let run = under_one("fleet", at, "\"kill\"", "{ node = \"ledger\" }", "2s");
     assert!(run.report.reached_sometimes.contains(&"begun-at-event".to_owned()));
-    let settled = |record: &&kernel::record::Record| {
+    let settled = |record: &kernel::record::Record| {
         matches!(record.event, kernel::record::Event::Reserve(kernel::reserve::Event::Settled { .. }))
     };
-    let third = run.log.iter().filter(settled).nth(2).expect("three were settled");
+    let third = run.log.records().filter(settled).nth(2).expect("three were settled");
     let kills: Vec<u64> = told(&run).into_iter().filter(|(_, text)| text == "kill node 0").map(|(at, _)| at).collect();
     let committed_ms = third.time.0 / 1_000_000;
     assert_eq!(kills.len(), 1);

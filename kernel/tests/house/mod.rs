@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each test file uses its own part
 
 use kernel::{
+    admit::{self, DepthTier, Quota, Switch},
     id::{ClientId, ExecutorId, Fence, ModelId, ReservationId, RunId, TaskId, TenantId, UnitId, UserId},
     lease::{self, Authority, Lock},
     ledger::{Committed, Ledger},
@@ -54,6 +55,17 @@ pub fn cap(tenant: TenantId, level: Level, cap: u64) -> Command {
     Command::Reserve(reserve::Command::SetCap { tenant, level, cap: MicroUsd(cap) })
 }
 
+pub fn halt(tenant: TenantId, switch: Switch) -> Command {
+    Command::Admit(admit::Command::SetHalt { tenant, switch })
+}
+
+/// A quota of one of the tests' users, or with none their default.
+pub fn quota(user: Option<UserId>, runs_per_day: u32, micro_usd_per_day: u64, depth_tier: u8) -> Command {
+    let (micro_usd_per_day, depth_tier) = (MicroUsd(micro_usd_per_day), DepthTier(depth_tier));
+    let quota = Some(Quota { runs_per_day, micro_usd_per_day, depth_tier });
+    Command::Admit(admit::Command::SetQuota { tenant: TENANT, user, quota })
+}
+
 pub fn usage(tokens: u64) -> Usage {
     Usage { input_tokens: 0, output_tokens: tokens }
 }
@@ -63,8 +75,12 @@ pub fn spawn(run: RunId) -> Command {
 }
 
 pub fn spawn_for(run: RunId, user: UserId) -> Command {
-    let (task, workflow_version, purpose) = (TaskId(1), 1, Purpose::Work);
-    Command::Run(run::Command::Spawn { run, user, task, workflow_version, purpose })
+    spawn_deep(run, user, 1)
+}
+
+pub fn spawn_deep(run: RunId, user: UserId, depth: u8) -> Command {
+    let (task, workflow_version, purpose, depth) = (TaskId(1), 1, Purpose::Work, DepthTier(depth));
+    Command::Run(run::Command::Spawn { run, user, task, workflow_version, purpose, depth })
 }
 
 pub fn acquire(lock: Lock, executor: u64, ttl_ns: u64) -> Command {

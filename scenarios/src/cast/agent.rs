@@ -17,6 +17,7 @@ use crate::{
     workload::{Item, Unit},
 };
 use kernel::{
+    admit,
     id::{Fence, ReservationId, RunId, TaskId, UnitId},
     lease::{self, Authority, Lock},
     request::{Answer, Command, Outcome, Query, Refusal, RunStanding},
@@ -75,6 +76,8 @@ struct Memory {
     calls: u32,
     /// Whether everything done so far was done here, under one grant.
     whole: bool,
+    /// Whether a halt stopped it: it begins no further unit, and ends so.
+    halted: bool,
     /// Whether it asked for the run's end, perhaps without learning the answer.
     asked_end: bool,
     /// Rounds in a row that did not go by the book.
@@ -154,6 +157,7 @@ impl Agent {
             given_up: BTreeSet::new(),
             calls: 0,
             whole: !item.stands_by && self.world.incarnation() == 0,
+            halted: false,
             asked_end: false,
             odd_rounds: 0,
         };
@@ -230,7 +234,9 @@ impl Agent {
                 }
                 Some(Err(Refusal::Lease(lease::Refusal::Held { .. } | lease::Refusal::WaiterExpired { .. })))
                 | None => {}
-                Some(Err(_)) => return None, // the run is another's by name, or gone: nothing that asking again would mend
+                Some(Err(Refusal::Admit(admit::Refusal::Halted { .. }))) => self.world.sleep(third).await,
+                // Past a quota, another's by name, or gone: nothing that asking again today would mend.
+                Some(Err(_)) => return None,
             }
             (look, memory.whole) = (true, false);
         }
@@ -252,6 +258,7 @@ impl Agent {
             task: TaskId(1),
             workflow_version: 1,
             purpose: Purpose::Work,
+            depth: item.depth(),
         });
         vec![spawn, acquire]
     }
@@ -305,7 +312,7 @@ impl Agent {
             if !stint.hold.is_current() {
                 return Worked::Lost;
             }
-            match next(&stint.item, units, &memory.given_up, self.casting.work.open_loop) {
+            match next(&stint.item, units, memory, self.casting.work.open_loop) {
                 Next::Work(jobs) => {
                     let round = Rc::new(Round::new(jobs));
                     match self.play(stint, &round, newspaper, memory).await {
@@ -377,6 +384,10 @@ impl Agent {
                         }
                     }
                 }
+                Some(News::Halted) => {
+                    memory.halted = true;
+                    round.begin_no_more();
+                }
                 Some(News::Lost) | None => {
                     stint.hold.let_go();
                     return stopped(Played::Lost);
@@ -400,8 +411,10 @@ fn known_of(units: &[kernel::request::UnitStanding]) -> Known {
 }
 
 /// What comes next, by where the units stand: first whatever is still running anywhere and, if nothing failed for good, the
-/// earliest stage that has work left; then the end. In an open loop every unit has its turn.
-fn next(item: &Item, known: &Known, given_up: &BTreeSet<UnitId>, open_loop: bool) -> Next {
+/// earliest stage that has work left; then the end. In an open loop every unit has its turn. Stopped by a halt, only what is
+/// still running has.
+fn next(item: &Item, known: &Known, memory: &Memory, open_loop: bool) -> Next {
+    let Memory { given_up, halted, .. } = memory;
     let (mut jobs, mut failed) = (Vec::new(), false);
     let mut stages: Vec<u32> = item.units.iter().map(|unit| unit.stage).collect();
     stages.sort_unstable();
@@ -409,7 +422,7 @@ fn next(item: &Item, known: &Known, given_up: &BTreeSet<UnitId>, open_loop: bool
     for stage in stages {
         let of_stage = || item.units.iter().filter(|unit| unit.stage == stage);
         failed |= of_stage().any(|unit| has_failed(unit, known.get(&unit.unit), given_up));
-        let may_begin = open_loop || !failed && jobs.is_empty();
+        let may_begin = !halted && (open_loop || !failed && jobs.is_empty());
         for unit in of_stage() {
             match job(unit, known.get(&unit.unit), given_up) {
                 Some(job) if may_begin || job.open.is_some() => jobs.push(job),
@@ -417,11 +430,14 @@ fn next(item: &Item, known: &Known, given_up: &BTreeSet<UnitId>, open_loop: bool
             }
         }
     }
-    match (jobs.is_empty(), failed) {
-        (false, _) => Next::Work(jobs),
-        (true, true) => Next::End(Ending::Incomplete),
-        (true, false) => Next::End(Ending::Complete),
+    if !jobs.is_empty() {
+        return Next::Work(jobs);
     }
+    Next::End(match failed {
+        true if *halted => Ending::Halted,
+        true => Ending::Incomplete,
+        false => Ending::Complete,
+    })
 }
 
 /// Whether a unit will not succeed any more.

@@ -13,6 +13,7 @@ use crate::{
     workload::{Item, Unit},
 };
 use kernel::{
+    admit,
     id::{ReservationId, UnitId},
     money::{MicroUsd, Usage},
     planted,
@@ -60,6 +61,8 @@ pub(super) enum News {
     LaneOver,
     /// A unit was given up, and with it the run's completion.
     GivenUp,
+    /// A halt is on, and a unit was not begun for it.
+    Halted,
     /// The lease is not held any more.
     Lost,
 }
@@ -128,6 +131,8 @@ impl Round {
 enum Ended {
     Succeeded(u32, ReservationId),
     GivenUp,
+    /// A halt is on: it was not begun, and will not be.
+    Halted,
     /// The ledger's answer does not fit what the lane knows: the run must be read again.
     Puzzled,
     Lost,
@@ -158,6 +163,10 @@ impl Agent {
                     Ended::GivenUp => {
                         round.given_up.borrow_mut().push(job.unit.unit);
                         let _gone = stint.news.send(News::GivenUp);
+                    }
+                    Ended::Halted => {
+                        round.given_up.borrow_mut().push(job.unit.unit);
+                        let _gone = stint.news.send(News::Halted);
                     }
                     Ended::Puzzled => {}
                     Ended::Lost => {
@@ -229,6 +238,8 @@ impl Agent {
             };
             match refusal {
                 Refusal::Reserve(NoSlot { .. } | WaiterExpired { .. }) => {}
+                Refusal::Admit(admit::Refusal::Halted { .. }) => return Err(Ended::Halted),
+                Refusal::Admit(_) => return Err(Ended::GivenUp),
                 Refusal::Reserve(OverCap { .. } | NoCap { .. } | NoPrice { .. } | Nothing | TooMuch) => {
                     return Err(Ended::GivenUp);
                 }

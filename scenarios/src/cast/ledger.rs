@@ -2,6 +2,7 @@
 
 use super::{Casting, TENANT};
 use kernel::{
+    admit,
     id::TenantId,
     money::MicroUsd,
     request::Command,
@@ -27,17 +28,20 @@ pub(super) async fn run(world: World, casting: Rc<Casting>) {
     let _announced = serve(world, move || open(disk), settings, casting.planted.clone()).await;
 }
 
-/// The caps, slots and price in force from the first moment.
+/// The caps, slots, price and quota in force from the first moment.
 fn genesis(casting: &Casting) -> Vec<Command> {
     let caps = casting.caps();
     let ledger_day = MicroUsd(caps.ledger_day_per_user.0.saturating_mul(u64::from(casting.users())));
     let cap = |tenant, level, cap| Command::Reserve(reserve::Command::SetCap { tenant, level, cap });
-    vec![
+    let mut commands = vec![
         cap(TENANT, Level::Unit, caps.unit),
         cap(TENANT, Level::Run, caps.run),
         cap(TENANT, Level::UserDay, caps.user_day),
         cap(TenantId::LEDGER, Level::LedgerDay, ledger_day),
         Command::Reserve(reserve::Command::SetSlots { tenant: TENANT, slots: caps.slots }),
         Command::Reserve(reserve::Command::SetPrice(casting.scenario.provider.price)),
-    ]
+    ];
+    let quota = |quota| Command::Admit(admit::Command::SetQuota { tenant: TENANT, user: None, quota: Some(quota) });
+    commands.extend(casting.quota().map(quota));
+    commands
 }

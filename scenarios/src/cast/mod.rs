@@ -17,6 +17,7 @@ use crate::{
     workload::WorkList,
 };
 use kernel::{
+    admit::Quota,
     id::TenantId,
     money::MicroUsd,
     planted::Planted,
@@ -128,6 +129,11 @@ impl Casting {
     pub fn caps(&self) -> &Caps {
         let on_arrivals = self.scenario.caps_on_arrivals.as_ref().filter(|_| self.work.open_loop);
         on_arrivals.unwrap_or(&self.scenario.caps)
+    }
+
+    /// The quota of each user from the first moment; none for a trace, which is replayed as it was.
+    pub fn quota(&self) -> Option<Quota> {
+        self.scenario.quota.filter(|_| !self.work.open_loop)
     }
 
     /// How many users the agents are dealt over.

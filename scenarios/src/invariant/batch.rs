@@ -57,6 +57,7 @@ fn made_by(submitted: &Submitted, left: &[Record]) -> usize {
             .take(most)
             .take_while(|record| match &record.event {
                 Event::Lease(lease::Event::Expired { .. }) => ticks,
+                Event::Admit(_) => !ticks,
                 Event::Reserve(event) => !ticks && is_setting(event),
                 _ => false,
             })

@@ -8,6 +8,7 @@ use crate::{
     invariant::log::{chain_after, content_of},
 };
 use kernel::{
+    admit::DepthTier,
     id::{
         BranchId, ClientId, DAY_NS, ExecutorId, Fence, LedgerTime, ModelId, ReservationId, RunId, TaskId, TenantId,
         UnitId, UserId,
@@ -305,8 +306,8 @@ pub(crate) fn cap_set(level: Level, cap: u64) -> Event {
 }
 
 pub(crate) fn spawned(run: RunId) -> Event {
-    let (task, workflow_version, purpose) = (TaskId(1), 1, Purpose::Work);
-    Event::Run(run::Event::Spawned { run, user: USER, task, workflow_version, purpose })
+    let (task, workflow_version, purpose, depth) = (TaskId(1), 1, Purpose::Work, DepthTier(1));
+    Event::Run(run::Event::Spawned { run, user: USER, task, workflow_version, purpose, depth })
 }
 
 pub(crate) fn granted(lock: Lock, executor: u64, fence: u64, until: u64) -> Event {

@@ -72,7 +72,7 @@ impl Dense {
         self.chain = chain;
         let class = match record.event {
             Event::Run(_) => Class::Sequenced,
-            Event::Lease(_) | Event::Effect(_) | Event::Reserve(_) => Class::Scarce,
+            Event::Admit(_) | Event::Lease(_) | Event::Effect(_) | Event::Reserve(_) => Class::Scarce,
         };
         if record.class != class {
             return Err(format!("record {seq} is of class {:?}, and its event is {class:?}", record.class));

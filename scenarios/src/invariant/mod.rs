@@ -3,6 +3,7 @@
 //! [`Watch`] decodes the history once and feeds the chosen invariants. Each of them keeps its own reckoning, written from the
 //! rules: none calls the kernel's `decide` or `apply`, nor reads its tables. What they share with it are types and codecs.
 //!
+//! - [`admission`]: halts and quotas.
 //! - [`budget`]: caps and slots, each reservation's one end, what is open.
 //! - [`calls`]: what left agents and what the provider charged, against what the ledger says.
 //! - [`writers`]: locks, fences and lease terms.
@@ -11,6 +12,7 @@
 //! - [`runs`]: runs and attempts.
 //! - [`crate::model`]: the reference model, an invariant like the others.
 
+pub mod admission;
 mod batch;
 pub mod budget;
 mod by_seq;
@@ -102,6 +104,8 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<log::Dense>::default(),
         Box::<log::Durable>::default(),
         Box::<budget::CapsHold>::default(),
+        Box::<admission::HaltHolds>::default(),
+        Box::<admission::QuotaHolds>::default(),
         Box::<budget::EndsOnce>::default(),
         Box::<budget::NoneOpenAtRest>::default(),
         Box::<writers::OneWriter>::default(),

@@ -207,7 +207,14 @@ mod tests {
 
     fn spawn(number: u64) -> Request {
         let (user, task, purpose) = (USER, kernel::id::TaskId(1), run::Purpose::Work);
-        let spawn = run::Command::Spawn { run: RunId(number), user, task, workflow_version: 1, purpose };
+        let spawn = run::Command::Spawn {
+            run: RunId(number),
+            user,
+            task,
+            workflow_version: 1,
+            purpose,
+            depth: kernel::admit::DepthTier(1),
+        };
         request(number, None, vec![Command::Run(spawn)])
     }
 

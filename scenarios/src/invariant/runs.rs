@@ -56,7 +56,7 @@ impl RunsEnd {
                 self.end_reservation(*reservation, false, *by_owner);
             }
             Event::Run(event) => return self.in_run(seq, tenant, event),
-            Event::Reserve(_) | Event::Lease(_) | Event::Effect(_) => {}
+            Event::Admit(_) | Event::Reserve(_) | Event::Lease(_) | Event::Effect(_) => {}
         }
         Ok(())
     }

@@ -58,7 +58,7 @@ impl OneWriter {
             Event::Reserve(reserve::Event::Reserved { reservation, run, .. }) => {
                 self.runs.insert(*reservation, Lock::Run(record.tenant, *run));
             }
-            Event::Run(run::Event::Spawned { .. }) | Event::Effect(_) | Event::Reserve(_) => {}
+            Event::Run(run::Event::Spawned { .. }) | Event::Admit(_) | Event::Effect(_) | Event::Reserve(_) => {}
             Event::Run(_) => {
                 let Some(origin) = record.origin else { return Ok(()) };
                 let lock = Lock::Run(record.tenant, origin.run);
@@ -109,7 +109,7 @@ impl OneWriter {
                     Some(lock) => *lock,
                     None => continue,
                 },
-                Command::Reserve(_) => Lock::Owner,
+                Command::Admit(_) | Command::Reserve(_) => Lock::Owner,
             };
             let row = self.locks.get(&needed).copied().unwrap_or_default();
             let under = request.authority.filter(|authority| authority.lock == needed);

@@ -13,7 +13,9 @@
 //! - Authority is asked for by the command that needs it, before all else: another lock or none is `NoAuthority`, a fence below
 //!   the highest `Deposed`, and all else but the current grant `NotHolder`. A settle or release under a run's lock names that
 //!   run's reservations alone; under none, its own run's lock is the one it needs.
-//! - A lease: a term (`NoTerm`), then the holder's extension, then `Waits` or `Held`, then `WaiterExpired`; a tick expires
+//! - What begins something, a spawn of a run that is not known or a reserve, is asked by `admit` before all else: the user's
+//!   quota (depth, runs of the day, what the day may cost), then the halt switches, the ledger's own first.
+//! - A lease: a term (`NoTerm`), somebody to hold it (`Nobody`), the request's own tenant (`OtherTenant`), then the holder's extension, then `Waits` or `Held`, then `WaiterExpired`; a tick expires
 //!   the earliest end first.
 //! - A reserve: authority, the run, its end, the price, an amount, the attempt (the first, or the one after a failed or
 //!   cancelled one: an unknown outcome is never retried), the caps from the lowest level up (a sum past counting, no cap, over
@@ -186,7 +188,7 @@ impl Model {
                 let row: &mut Client = self.tables.clients.entry((record.tenant, *client)).or_default();
                 row.decided(*incarnation, *number, *acknowledged, decision);
             }
-            event => self.tables.fold(record.tenant, event),
+            event => self.tables.fold(record.tenant, record.time.day(), event),
         }
         self.tables.keep();
     }

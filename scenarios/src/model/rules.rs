@@ -3,12 +3,13 @@
 use super::tables::{AttemptRow, End, LockRow, ReservationRow, RunRow, Tables, accounts};
 use crate::invariant::budget::cost_of;
 use kernel::{
-    id::{ClientId, Fence, LedgerTime, ReservationId, RunId, TenantId, UnitId},
+    admit::{self, DepthTier},
+    id::{ClientId, ExecutorId, Fence, LedgerTime, ReservationId, RunId, TenantId, UnitId, UserId},
     lease::{self, Authority, Lock},
     money::{MicroUsd, Usage},
     record::Event,
     request::{Command, Outcome, Refusal, Turn},
-    reserve::{self, Level},
+    reserve::{self, Account, Level},
     run::{self, AttemptState},
 };
 
@@ -62,7 +63,7 @@ pub(super) fn decide_all(
     for command in commands {
         match decide(tables, first_seq + events.len() as u64, asked, command) {
             Ok((outcome, made)) => {
-                made.iter().for_each(|event| tables.fold(asked.tenant, event));
+                made.iter().for_each(|event| tables.fold(asked.tenant, asked.time.day(), event));
                 outcomes.push(outcome);
                 events.extend(made);
             }
@@ -85,7 +86,9 @@ pub(super) fn decide_all(
 }
 
 fn decide(tables: &Tables, seq: u64, asked: &Asked, command: &Command) -> Result<Made, Stop> {
+    may_begin(tables, asked, command)?;
     match command {
+        Command::Admit(command) => set_admission(tables, asked, command),
         Command::Lease(command) => lease(tables, asked, command),
         Command::Reserve(command) => match *command {
             reserve::Command::SetCap { .. } | reserve::Command::SetSlots { .. } | reserve::Command::SetPrice(_) => {
@@ -104,6 +107,72 @@ fn decide(tables: &Tables, seq: u64, asked: &Asked, command: &Command) -> Result
         },
         Command::Run(command) => run(tables, asked, command),
     }
+}
+
+/// Whether `admit` lets in what a command would begin, if it would begin anything.
+fn may_begin(tables: &Tables, asked: &Asked, command: &Command) -> Result<(), Stop> {
+    let tenant = asked.tenant;
+    match *command {
+        Command::Run(run::Command::Spawn { run, user, depth, .. }) => {
+            if tables.runs.find((tenant, run)).is_some() {
+                return Ok(());
+            }
+            may_spawn(tables, asked, user, depth)?;
+        }
+        Command::Reserve(reserve::Command::Reserve { run, worst, .. }) => {
+            if let Some(row) = tables.runs.find((tenant, run)) {
+                may_spend(tables, asked, row.user, worst)?;
+            }
+        }
+        _ => return Ok(()),
+    }
+    for switch in [TenantId::LEDGER, tenant] {
+        if tables.halts.find(switch).is_some() {
+            return Err(admit::Refusal::Halted { tenant: switch }.into());
+        }
+    }
+    Ok(())
+}
+
+fn quota_of(tables: &Tables, tenant: TenantId, user: UserId) -> Option<admit::Quota> {
+    tables.quotas.find((tenant, Some(user))).or(tables.quotas.find((tenant, None)))
+}
+
+fn may_spawn(tables: &Tables, asked: &Asked, user: UserId, depth: DepthTier) -> Result<(), Stop> {
+    let Some(quota) = quota_of(tables, asked.tenant, user) else { return Ok(()) };
+    let deepest = quota.depth_tier;
+    if deepest < depth {
+        return Err(admit::Refusal::TooDeep { user, deepest, asked: depth }.into());
+    }
+    let (day, limit) = (asked.time.day(), quota.runs_per_day);
+    let taken = tables.taken.find((asked.tenant, user, day)).unwrap_or(0);
+    if limit <= taken {
+        return Err(admit::Refusal::TooManyRuns { user, day, limit, taken }.into());
+    }
+    may_spend(tables, asked, user, MicroUsd(1))
+}
+
+fn may_spend(tables: &Tables, asked: &Asked, user: UserId, amount: MicroUsd) -> Result<(), Stop> {
+    let Some(quota) = quota_of(tables, asked.tenant, user) else { return Ok(()) };
+    let (day, limit) = (asked.time.day(), quota.micro_usd_per_day);
+    let sums = tables.accounts.find(Account::UserDay(asked.tenant, user, day)).unwrap_or_default();
+    if u128::from(sums.settled) + u128::from(sums.live) + u128::from(amount.0) > u128::from(limit.0) {
+        let (settled, live) = (MicroUsd(sums.settled), MicroUsd(sums.live));
+        return Err(admit::Refusal::TooDear { user, day, limit, settled, live, asked: amount }.into());
+    }
+    Ok(())
+}
+
+fn set_admission(tables: &Tables, asked: &Asked, command: &admit::Command) -> Result<Made, Stop> {
+    if !asked.genesis {
+        authority(tables, asked, Lock::Owner)?;
+    }
+    let event = match *command {
+        admit::Command::SetHalt { tenant, switch } => admit::Event::HaltSet { tenant, switch },
+        admit::Command::SetQuota { tenant: TenantId::LEDGER, .. } => return Err(admit::Refusal::NoUsers.into()),
+        admit::Command::SetQuota { tenant, user, quota } => admit::Event::QuotaSet { tenant, user, quota },
+    };
+    Ok((Outcome::Admit(admit::Outcome::Set), vec![Event::Admit(event)]))
 }
 
 /// Whether the request writes under the current grant of `needed`.
@@ -134,6 +203,10 @@ fn lease(tables: &Tables, asked: &Asked, command: &lease::Command) -> Result<Mad
     let held = |fence, until| Outcome::Lease(lease::Outcome::Held { fence, until });
     match *command {
         lease::Command::Acquire { ttl_ns: 0, .. } => Err(lease::Refusal::NoTerm.into()),
+        lease::Command::Acquire { lock, executor: ExecutorId(0), .. } => Err(lease::Refusal::Nobody { lock }.into()),
+        lease::Command::Acquire { lock: lock @ Lock::Run(of, _), .. } if of != asked.tenant => {
+            Err(lease::Refusal::OtherTenant { lock, tenant: asked.tenant }.into())
+        }
         lease::Command::Acquire { lock, executor, ttl_ns } => {
             let row = tables.locks.find(lock).unwrap_or_default();
             match row.holder {
@@ -324,12 +397,12 @@ fn resolve(tables: &Tables, asked: &Asked, reservation: ReservationId, charged: 
 fn run(tables: &Tables, asked: &Asked, command: &run::Command) -> Result<Made, Stop> {
     let tenant = asked.tenant;
     match *command {
-        run::Command::Spawn { run, user, task, workflow_version, purpose } => {
+        run::Command::Spawn { run, user, task, workflow_version, purpose, depth } => {
             let outcome = Outcome::Run(run::Outcome::Spawned);
-            let asked_for = RunRow { user, task, workflow_version, purpose, ended: false };
+            let asked_for = RunRow { user, task, workflow_version, purpose, depth, ended: false };
             match tables.runs.find((tenant, run)) {
                 None => {
-                    let spawned = run::Event::Spawned { run, user, task, workflow_version, purpose };
+                    let spawned = run::Event::Spawned { run, user, task, workflow_version, purpose, depth };
                     Ok((outcome, vec![Event::Run(spawned)]))
                 }
                 Some(known) if RunRow { ended: false, ..known } == asked_for => Ok((outcome, Vec::new())),

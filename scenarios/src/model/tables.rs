@@ -1,6 +1,7 @@
 //! What the model knows: rows of its own, which a refused request leaves as they were.
 
 use kernel::{
+    admit::{self, DepthTier, Quota, Switch},
     id::{ClientId, ExecutorId, Fence, LedgerTime, ModelId, ReservationId, RunId, TaskId, TenantId, UnitId, UserId},
     lease::{self, Lock},
     money::{MicroUsd, Price},
@@ -76,6 +77,7 @@ pub(super) struct RunRow {
     pub task: TaskId,
     pub workflow_version: u32,
     pub purpose: Purpose,
+    pub depth: DepthTier,
     pub ended: bool,
 }
 
@@ -160,6 +162,12 @@ pub(super) type AttemptKey = (TenantId, RunId, UnitId, u32);
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub clients: BTreeMap<(TenantId, ClientId), Client>,
+    /// Halt switches that are on.
+    pub halts: Journaled<TenantId, ()>,
+    /// Quotas in force, a tenant's default under no user.
+    pub quotas: Journaled<(TenantId, Option<UserId>), Quota>,
+    /// Runs spawned by a user in a day.
+    pub taken: Journaled<(TenantId, UserId, u32), u32>,
     pub locks: Journaled<Lock, LockRow>,
     /// Leases in force by their ends.
     pub ends: Journaled<(LedgerTime, Lock), ()>,
@@ -176,6 +184,9 @@ pub(super) struct Tables {
 impl Tables {
     /// What was folded since the last keeping stands.
     pub(super) fn keep(&mut self) {
+        self.halts.keep();
+        self.quotas.keep();
+        self.taken.keep();
         self.locks.keep();
         self.ends.keep();
         self.caps.keep();
@@ -190,6 +201,9 @@ impl Tables {
 
     /// What was folded since the last keeping never happened.
     pub(super) fn undo(&mut self) {
+        self.halts.undo();
+        self.quotas.undo();
+        self.taken.undo();
         self.locks.undo();
         self.ends.undo();
         self.caps.undo();
@@ -208,13 +222,23 @@ impl Tables {
         self.attempts.range(all).next_back().map(|((.., attempt), row)| (attempt, row))
     }
 
-    /// Takes in a domain event. What names rows that are not there changes nothing: the comparison has said so already.
-    pub(super) fn fold(&mut self, tenant: TenantId, event: &Event) {
+    /// Takes in a domain event of `day`. What names rows that are not there changes nothing: the comparison has said so already.
+    pub(super) fn fold(&mut self, tenant: TenantId, day: u32, event: &Event) {
         match event {
+            Event::Admit(event) => self.fold_admit(event),
             Event::Lease(event) => self.fold_lease(event),
             Event::Reserve(event) => self.fold_reserve(tenant, event),
-            Event::Run(event) => self.fold_run(tenant, event),
+            Event::Run(event) => self.fold_run(tenant, day, event),
             Event::Effect(_) => {}
+        }
+    }
+
+    fn fold_admit(&mut self, event: &admit::Event) {
+        match *event {
+            admit::Event::HaltSet { tenant, switch: Switch::Halted } => self.halts.put(tenant, ()),
+            admit::Event::HaltSet { tenant, switch: Switch::Open } => self.halts.remove(tenant),
+            admit::Event::QuotaSet { tenant, user, quota: Some(quota) } => self.quotas.put((tenant, user), quota),
+            admit::Event::QuotaSet { tenant, user, quota: None } => self.quotas.remove((tenant, user)),
         }
     }
 
@@ -278,10 +302,11 @@ impl Tables {
         self.reservations.put(reservation, ReservationRow { end: Some(end), ..row });
     }
 
-    fn fold_run(&mut self, tenant: TenantId, event: &run::Event) {
+    fn fold_run(&mut self, tenant: TenantId, day: u32, event: &run::Event) {
         match *event {
-            run::Event::Spawned { run, user, task, workflow_version, purpose } => {
-                self.runs.put((tenant, run), RunRow { user, task, workflow_version, purpose, ended: false });
+            run::Event::Spawned { run, user, task, workflow_version, purpose, depth } => {
+                self.runs.put((tenant, run), RunRow { user, task, workflow_version, purpose, depth, ended: false });
+                self.taken.put((tenant, user, day), self.taken.find((tenant, user, day)).unwrap_or(0) + 1);
             }
             run::Event::AttemptStarted { run, unit, attempt, reservation } => {
                 let row = AttemptRow { state: AttemptState::Running, reservation };

@@ -2,6 +2,7 @@
 
 use crate::invariant::history::{Answer::Decides, *};
 use kernel::{
+    admit::{self, DepthTier, Switch},
     id::{ClientId, ExecutorId, Fence, LedgerTime, ReservationId, RunId, TaskId, TenantId, UnitId},
     lease::{self, Authority, Lock},
     money::MicroUsd,
@@ -100,7 +101,8 @@ fn set_cap(level: Level, cap: u64) -> reserve::Command {
 
 fn spawn(run: RunId) -> Command {
     let (task, purpose) = (TaskId(1), Purpose::Work);
-    Command::Run(run::Command::Spawn { run, user: USER, task, workflow_version: 1, purpose })
+    let depth = DepthTier(1);
+    Command::Run(run::Command::Spawn { run, user: USER, task, workflow_version: 1, purpose, depth })
 }
 
 fn acquire(executor: u64) -> Command {
@@ -407,4 +409,64 @@ fn every_mistake_is_found() {
         assert!(play.story.broken().is_some(), "{case} passes");
         play.story.breaks_by("model", parts);
     }
+}
+
+#[test]
+fn what_may_come_in_is_foreseen() {
+    let mut play = Play::begun();
+    let owner = Authority { lock: Lock::Owner, executor: ExecutorId(7), fence: Fence(1) };
+    let ask = Command::Lease(lease::Command::Acquire { lock: Lock::Owner, executor: ExecutorId(7), ttl_ns: TTL_NS });
+    play.asks(None, vec![ask], held_until(1, TTL_NS), vec![granted(Lock::Owner, 7, 1, TTL_NS)]);
+    let set = |play: &mut Play, command, event| {
+        let set = Ok(vec![Outcome::Admit(admit::Outcome::Set)]);
+        play.asks(Some(owner), vec![Command::Admit(command)], set, vec![Event::Admit(event)]);
+        play.story.holds();
+    };
+    let set_quota = |play: &mut Play, runs_per_day, micro_usd_per_day, depth| {
+        let (micro_usd_per_day, depth_tier) = (MicroUsd(micro_usd_per_day), DepthTier(depth));
+        let (tenant, user) = (TENANT, Some(USER));
+        let quota = Some(admit::Quota { runs_per_day, micro_usd_per_day, depth_tier });
+        let command = admit::Command::SetQuota { tenant, user, quota };
+        set(play, command, admit::Event::QuotaSet { tenant, user, quota });
+    };
+    let flip = |play: &mut Play, tenant, switch| {
+        set(play, admit::Command::SetHalt { tenant, switch }, admit::Event::HaltSet { tenant, switch });
+    };
+    play.reserves(1, 1, 40);
+    let (user, day, new) = (USER, 0, RunId(10));
+    set_quota(&mut play, 1, 40, 0);
+    play.refused(None, spawn(new), admit::Refusal::TooDeep { user, deepest: DepthTier(0), asked: DepthTier(1) });
+    set_quota(&mut play, 1, 40, 1);
+    play.refused(None, spawn(new), admit::Refusal::TooManyRuns { user, day, limit: 1, taken: 1 });
+    set_quota(&mut play, 2, 40, 1);
+    let dear = |asked| {
+        let [limit, settled, live, asked] = [40, 0, 40, asked].map(MicroUsd);
+        admit::Refusal::TooDear { user, day, limit, settled, live, asked }
+    };
+    play.refused(None, spawn(new), dear(1));
+    play.refused(None, reserve(2, 1, 5), dear(5));
+    set_quota(&mut play, 2, 1_000, 1);
+    flip(&mut play, TENANT, Switch::Halted);
+    let halted = |tenant| admit::Refusal::Halted { tenant };
+    play.refused(Some(held(7, 1)), reserve(2, 1, 5), halted(TENANT));
+    flip(&mut play, TenantId::LEDGER, Switch::Halted);
+    play.refused(None, spawn(new), halted(TenantId::LEDGER));
+    play.asks(None, vec![spawn(RUN)], Ok(vec![Outcome::Run(run::Outcome::Spawned)]), vec![]);
+    flip(&mut play, TENANT, Switch::Open);
+    flip(&mut play, TenantId::LEDGER, Switch::Open);
+    play.asks(None, vec![spawn(new)], Ok(vec![Outcome::Run(run::Outcome::Spawned)]), vec![spawned(new)]);
+    play.refused(None, spawn(RunId(11)), admit::Refusal::TooManyRuns { user, day, limit: 2, taken: 2 });
+    let unset = admit::Command::SetQuota { tenant: TenantId::LEDGER, user: None, quota: None };
+    play.refused(Some(owner), Command::Admit(unset), admit::Refusal::NoUsers);
+    let flip = Command::Admit(admit::Command::SetHalt { tenant: TENANT, switch: Switch::Halted });
+    play.refused(Some(held(7, 1)), flip, lease::Refusal::NoAuthority { needed: Lock::Owner });
+}
+
+#[test]
+fn who_cannot_hold_a_lock_is_foreseen() {
+    let mut play = Play::begun();
+    play.refused(None, acquire(0), lease::Refusal::Nobody { lock: LOCK });
+    let lock = Lock::Run(TenantId(2), RUN);
+    let other = Command::Lease(lease::Command::Acquire { lock, executor: ExecutorId(7), ttl_ns: TTL_NS });
+    play.refused(None, other, lease::Refusal::OtherTenant { lock, tenant: TENANT });
 }

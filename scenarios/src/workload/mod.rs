@@ -13,6 +13,7 @@ pub mod takeover;
 
 use crate::scenario::{Scenario, Workload};
 use kernel::{
+    admit::DepthTier,
     id::{RunId, UnitId, UserId},
     money::Usage,
 };
@@ -45,6 +46,17 @@ pub struct Item {
     pub units: Vec<Unit>,
     /// Whether this agent only stands by for it: it waits for the run's lease and finishes what its holder left.
     pub stands_by: bool,
+}
+
+impl Item {
+    /// How deep its research goes: the more calls, the deeper. Up to eight are the first tier, up to ten the second.
+    pub fn depth(&self) -> DepthTier {
+        DepthTier(match self.units.len() {
+            ..=8 => 1,
+            9 | 10 => 2,
+            _ => 3,
+        })
+    }
 }
 
 /// What every agent is to do: one list an agent.

@@ -14,6 +14,7 @@ use scenarios::{scenario::Scenario, scenario::Workload, workload};
 fn contention() -> Scenario {
     let mut scenario = fleet();
     scenario.workload = Workload::Contention;
+    scenario.quota = None; // the fleet's, which would bind before the cap does
     scenario.provider.price = Price { model: ModelId(1), input_per_mtok: 2_000_000, output_per_mtok: 10_000_000 };
     scenario.provider.output_token_ns = 1_000;
     let caps = &mut scenario.caps;
