@@ -35,9 +35,6 @@ pub enum Kind {
     CreditExhausted,
     Halted,
     QuotaChanged,
-    DoubleStart,
-    RetryNewId,
-    DuplicateReport,
 }
 
 /// What carries a kind of fault out.
@@ -55,13 +52,11 @@ pub enum Family {
     Provider,
     /// What the owner has the ledger allow: caps, quotas, the halt switch.
     Budget,
-    /// An agent's own misbehaviour.
-    Agent,
 }
 
 impl Kind {
     /// Every kind. The place of one is part of what its draws are keyed by: new ones come last.
-    pub const ALL: [Kind; 30] = [
+    pub const ALL: [Kind; 27] = [
         Kind::Loss,
         Kind::Repeat,
         Kind::Reorder,
@@ -89,9 +84,6 @@ impl Kind {
         Kind::CreditExhausted,
         Kind::Halted,
         Kind::QuotaChanged,
-        Kind::DoubleStart,
-        Kind::RetryNewId,
-        Kind::DuplicateReport,
     ];
 
     const fn described(self) -> (&'static str, Family, &'static str) {
@@ -126,13 +118,6 @@ impl Kind {
             Kind::Halted => ("halted", Family::Budget, "the owner flips the halt switch, and back"),
             Kind::QuotaChanged => {
                 ("quota-changed", Family::Budget, "the owner lowers the daily quotas, and restores them")
-            }
-            Kind::DoubleStart => {
-                ("double-start", Family::Agent, "a second executor of an agent starts on the same list")
-            }
-            Kind::RetryNewId => ("retry-new-id", Family::Agent, "an unanswered request is repeated under a new number"),
-            Kind::DuplicateReport => {
-                ("duplicate-report", Family::Agent, "a report of a call is sent twice, under two numbers")
             }
         }
     }

@@ -222,18 +222,6 @@ pub enum Fault {
         /// Of a hundred; 0 to 99.
         percent: u32,
     },
-    /// A second executor of the same agent starts on the same list.
-    DoubleStart,
-    /// A request that is not answered is repeated under a new number.
-    RetryNewId {
-        /// Of a million requests.
-        ppm: u32,
-    },
-    /// A report of a call is sent twice, the second time under a new number.
-    DuplicateReport {
-        /// Of a million reports.
-        ppm: u32,
-    },
 }
 
 /// One fault of a plan.
@@ -318,9 +306,6 @@ impl Fault {
             Fault::CreditExhausted => Kind::CreditExhausted,
             Fault::Halted => Kind::Halted,
             Fault::QuotaChanged { .. } => Kind::QuotaChanged,
-            Fault::DoubleStart => Kind::DoubleStart,
-            Fault::RetryNewId { .. } => Kind::RetryNewId,
-            Fault::DuplicateReport { .. } => Kind::DuplicateReport,
         }
     }
 }
@@ -414,8 +399,6 @@ impl Planned {
             | Fault::ServerError { ppm }
             | Fault::ReplyLost { ppm }
             | Fault::Hang { ppm }
-            | Fault::RetryNewId { ppm }
-            | Fault::DuplicateReport { ppm }
                 if *ppm > MILLION =>
             {
                 Err(format!("ppm = {ppm} is out of range; it counts of a million, so 0 to {MILLION}"))
@@ -475,9 +458,6 @@ impl Planned {
                 "{kind} of the provider is not survivable, for its invoice is the oracle; use server-error, slow or reply-lost"
             )),
             (Family::Process | Family::Clock, _) => Ok(()),
-            (Family::Agent, Target::All) => Ok(()),
-            (Family::Agent, Target::Node(name)) if name.starts_with("agent-") => Ok(()),
-            (Family::Agent, _) => Err(format!("{kind} is an agent's own doing: target = {{ node = \"agent-0\" }}")),
             (Family::Provider | Family::Budget, Target::All) => Ok(()),
             (Family::Provider, Target::Node(name)) if name == "provider" => Ok(()),
             (Family::Provider | Family::Budget, _) => Err(format!("{kind} has no target to choose: target = \"all\"")),

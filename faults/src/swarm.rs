@@ -158,7 +158,6 @@ impl Ground {
                 2 if side == 0 => Target::Node("owner".to_owned()),
                 _ => Target::Node(agent),
             },
-            Family::Agent => Target::Node(agent),
             Family::Provider | Family::Budget => Target::All,
         }
     }
@@ -233,9 +232,6 @@ fn draw_misbehaviour(kind: Kind, small: u32, free: u64) -> Fault {
         }
         Kind::Halted => Fault::Halted,
         Kind::QuotaChanged => Fault::QuotaChanged { percent: ((free >> 8) % 100) as u32 },
-        Kind::DoubleStart => Fault::DoubleStart,
-        Kind::RetryNewId => Fault::RetryNewId { ppm: often },
-        Kind::DuplicateReport => Fault::DuplicateReport { ppm: often },
         other => unreachable!("{other} is drawn by the caller"),
     }
 }

@@ -54,9 +54,6 @@ fn senseless_plans_are_refused_with_a_remedy() {
         (one(time, "\"credit-exhausted\"", "{ node = \"ledger\" }"), "no target to choose"),
         (one(time, "\"halted\"", "{ node = \"ledger\" }"), "no target to choose"),
         (one(time, "{ quota-changed = { percent = 100 } }", "\"all\""), "0 to 99"),
-        (one(time, "\"double-start\"", "{ node = \"ledger\" }"), "an agent's own doing"),
-        (one(time, "{ retry-new-id = { ppm = 1000001 } }", "\"all\""), "0 to 1000000"),
-        (one(time, "{ duplicate-report = { ppm = 1000001 } }", "\"all\""), "0 to 1000000"),
         (one(time, "{ cancel = { nth = 0 } }", "{ node = \"agent-0\" }"), "count from 1"),
         (one(time, "\"kill\"", "{ node = \"provider\" }"), "use server-error"),
         (one(time, "\"kill\"", "{ link = [\"ledger\", \"owner\"] }"), "strikes a node"),
@@ -120,14 +117,6 @@ fn a_readable_plan_is_read_as_it_says() {
             at_time(),
             Fault::QuotaChanged { percent: 0 },
             Target::All,
-        ),
-        (one(time, "\"double-start\"", agent), at_time(), Fault::DoubleStart, node("agent-0")),
-        (one(time, "{ retry-new-id = { ppm = 9 } }", "\"all\""), at_time(), Fault::RetryNewId { ppm: 9 }, Target::All),
-        (
-            one(time, "{ duplicate-report = { ppm = 9 } }", agent),
-            at_time(),
-            Fault::DuplicateReport { ppm: 9 },
-            node("agent-0"),
         ),
     ];
     for (text, at, fault, target) in table {

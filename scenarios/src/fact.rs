@@ -22,6 +22,8 @@ pub enum Answered {
     TooManyRequests,
     /// 500: nothing was charged.
     ServerError,
+    /// 402, the key's credit is exhausted: nothing was charged, and asking again is no use.
+    NoCredit,
 }
 
 /// One thing that is true from now on.

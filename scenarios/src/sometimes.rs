@@ -203,9 +203,6 @@ const fn effect(kind: Kind) -> &'static str {
         Kind::CreditExhausted => "the provider refused a call for want of credit",
         Kind::Halted => "something was refused because the owner had halted",
         Kind::QuotaChanged => "something was refused over a lowered quota",
-        Kind::DoubleStart => "two executors of an agent worked on one list",
-        Kind::RetryNewId => "a request was repeated under a new number",
-        Kind::DuplicateReport => "a report was sent twice under two numbers",
     }
 }
 

@@ -201,11 +201,11 @@ impl Agent {
                         .err()
                         .unwrap_or(Ended::Succeeded(attempt, key));
                 }
-                Some((Answered::TooManyRequests | Answered::ServerError, _)) => {
+                Some((answered @ (Answered::TooManyRequests | Answered::ServerError | Answered::NoCredit), _)) => {
                     if let Err(ended) = self.report(stint, &unit, self.turned_away(stint, &unit, attempt, key)).await {
                         return ended;
                     }
-                    if attempt == MOST_ATTEMPTS {
+                    if attempt == MOST_ATTEMPTS || answered == Answered::NoCredit {
                         return Ended::GivenUp;
                     }
                     self.back_off(attempt).await;

@@ -57,7 +57,7 @@ impl Agent {
         let key = (*open)?;
         match answer? {
             (Answered::Ok, usage) => Some(succeeded(stint, unit, *attempt, key, usage)),
-            (Answered::TooManyRequests | Answered::ServerError, _) => {
+            (Answered::TooManyRequests | Answered::ServerError | Answered::NoCredit, _) => {
                 Some(self.turned_away(stint, unit, *attempt, key))
             }
         }

@@ -51,17 +51,6 @@ pub struct ProviderWeather {
     pub credit_exhausted: bool,
 }
 
-/// How an agent misbehaves for now; the director sets it. Rates in parts per million.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unruly {
-    /// A second executor of the agent works on the same list.
-    pub double_start: bool,
-    /// Unanswered requests that are repeated under a new number.
-    pub retry_new_id_ppm: u32,
-    /// Reports of calls that are sent twice, the second under a new number.
-    pub duplicate_report_ppm: u32,
-}
-
 /// What the owner is to have the ledger do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -80,8 +69,6 @@ pub struct Stage {
     pub provider: Cell<ProviderWeather>,
     /// Orders for the owner, oldest first. The owner takes an order off once the ledger has decided it.
     pub orders: RefCell<std::collections::VecDeque<Order>>,
-    /// How agents misbehave: those that do.
-    pub unruly: RefCell<std::collections::BTreeMap<NodeId, Unruly>>,
     /// Set when agents shall begin no new run.
     pub closing: Cell<bool>,
     /// Agents whose list is done (each once, whichever incarnation finished it).

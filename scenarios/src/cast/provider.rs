@@ -39,6 +39,8 @@ struct Line {
 /// What the weather does to one copy of a call.
 #[derive(Clone, Copy, Debug, Default)]
 struct Luck {
+    /// Taken, and heard of no more: the key stays as it was.
+    hangs: bool,
     turned_away: Option<Answered>,
     reply_lost: bool,
 }
@@ -69,6 +71,10 @@ impl Provider {
         let mut keys = self.invoice.keys.borrow_mut();
         let arrivals = keys.get(&key).map_or(0, |line| line.arrivals);
         let luck = self.luck(key, arrivals);
+        if luck.hangs {
+            self.casting.stage.felt(Kind::Hang);
+            return;
+        }
         let is_first = !keys.contains_key(&key);
         let line = keys.entry(key).or_insert_with(|| self.decide(key, usage, luck.turned_away));
         line.arrivals = line.arrivals.saturating_add(1);
@@ -89,7 +95,7 @@ impl Provider {
         }
     }
 
-    /// Decides a key for good. A 429 is said at once; a 500 only after the time the answer would have taken.
+    /// Decides a key for good. A 429 or 402 is said at once; a 500 only after the time the answer would have taken.
     fn decide(self: &Rc<Self>, key: ReservationId, usage: Usage, turned_away: Option<Answered>) -> Line {
         let stage = &self.casting.stage;
         let answered = turned_away.unwrap_or(Answered::Ok);
@@ -97,13 +103,15 @@ impl Provider {
             Answered::Ok => {}
             Answered::TooManyRequests => stage.felt(Kind::TooManyRequests),
             Answered::ServerError => stage.felt(Kind::ServerError),
+            Answered::NoCredit => stage.felt(Kind::CreditExhausted),
         }
+        let usage = self.used(usage);
         let charged = if answered == Answered::Ok { usage } else { Usage::default() };
         if answered == Answered::Ok {
             let cost = self.casting.scenario.provider.price.cost(usage).unwrap_or(MicroUsd::MAX);
             Fact::Charged { key, usage, cost }.note(&self.world);
         }
-        let is_worked_on = answered != Answered::TooManyRequests;
+        let is_worked_on = matches!(answered, Answered::Ok | Answered::ServerError);
         if is_worked_on {
             let provider = self.clone();
             let factor = stage.provider.get().slow_factor;
@@ -117,6 +125,17 @@ impl Provider {
             });
         }
         Line { answered, usage: charged, waiting: is_worked_on.then(Vec::new), arrivals: 0 }
+    }
+
+    /// What a call uses that should use `usage`.
+    fn used(&self, usage: Usage) -> Usage {
+        let Some(percent) = self.casting.stage.provider.get().usage_percent else { return usage };
+        let share = |tokens: u64| tokens.saturating_mul(u64::from(percent)).div_ceil(100);
+        let used = Usage { input_tokens: share(usage.input_tokens), output_tokens: share(usage.output_tokens) };
+        if used != usage {
+            self.casting.stage.felt(Kind::UsageUnlike);
+        }
+        used
     }
 
     fn finish(&self, key: ReservationId) {
@@ -139,20 +158,23 @@ impl Provider {
         self.world.send(to, encode(&FromProvider::Answer { key, answered, usage }));
     }
 
-    /// Drawn from a stream of this copy's own, three words whatever the weather, so that no draw shifts another.
+    /// Drawn from a stream of this copy's own, four words whatever the weather, so that no draw shifts another.
     fn luck(&self, key: ReservationId, arrival: u16) -> Luck {
-        let ProviderWeather { too_many_ppm, error_ppm, reply_lost_ppm, .. } = self.casting.stage.provider.get();
-        if too_many_ppm == 0 && error_ppm == 0 && reply_lost_ppm == 0 {
+        let ProviderWeather { too_many_ppm, error_ppm, reply_lost_ppm, hang_ppm, credit_exhausted, .. } =
+            self.casting.stage.provider.get();
+        if [too_many_ppm, error_ppm, reply_lost_ppm, hang_ppm] == [0; 4] && !credit_exhausted {
             return Luck::default();
         }
         let mut draws = self.world.stream(key.0 << 16 | u64::from(arrival));
         let (too_many, error) = (draws.chance_ppm(too_many_ppm), draws.chance_ppm(error_ppm));
         let turned_away = match (too_many, error) {
+            _ if credit_exhausted => Some(Answered::NoCredit),
             (true, _) => Some(Answered::TooManyRequests),
             (false, true) => Some(Answered::ServerError),
             (false, false) => None,
         };
-        Luck { turned_away, reply_lost: draws.chance_ppm(reply_lost_ppm) }
+        let reply_lost = draws.chance_ppm(reply_lost_ppm);
+        Luck { hangs: draws.chance_ppm(hang_ppm), turned_away, reply_lost }
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     witness::{self, Witness},
 };
 use crate::{
-    cast::{self, LEDGER, OWNER, Order, PROVIDER, Stage, Unruly},
+    cast::{self, LEDGER, OWNER, Order, PROVIDER, Stage},
     invariant::Broken,
     scenario::{Caps, Scenario},
     sometimes::Sometimes,
@@ -260,7 +260,6 @@ impl Director {
             (act.on, act.is_down, act.struck) = (false, false, Vec::new());
         }
         self.stage.provider.set(Default::default());
-        self.set_agents();
         self.order_owner();
         if self.engine == Engine::Native {
             self.expect(self.control.heal());
@@ -413,7 +412,6 @@ impl Director {
             Family::Weather => self.set_links(),
             Family::Provider => self.set_provider(),
             Family::Budget => self.order_owner(),
-            Family::Agent => self.set_agents(),
             Family::Partition => self.cut(number, now),
             Family::Process => self.strike(number, now),
             Family::Clock => self.set_clocks(number),
@@ -427,7 +425,6 @@ impl Director {
             kind if kind.family() == Family::Weather => self.set_links(),
             kind if kind.family() == Family::Provider => self.set_provider(),
             kind if kind.family() == Family::Budget => self.order_owner(),
-            kind if kind.family() == Family::Agent => self.set_agents(),
             kind if kind.family() == Family::Partition => self.mend(number),
             Kind::Pause => {
                 for node in std::mem::take(&mut self.acts[number].struck) {
@@ -620,16 +617,6 @@ impl Director {
             orders.push(Order::Quota(percent));
         }
         self.stage.orders.borrow_mut().extend(orders);
-    }
-
-    /// Tells agents how to misbehave.
-    fn set_agents(&self) {
-        let everyone = (0..self.agents).map(cast::agent);
-        let unruly = everyone.map(|node| {
-            let on = self.on().filter(|act| matches!(act.place, Where::All) || act.place == Where::Node(node));
-            (node, weather::unruly(on.map(|act| &act.fault)))
-        });
-        *self.stage.unruly.borrow_mut() = unruly.filter(|(_, unruly)| *unruly != Unruly::default()).collect();
     }
 
     fn reach(&self, number: usize) -> Reach {

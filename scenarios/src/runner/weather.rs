@@ -1,7 +1,7 @@
 //! Faults that overlap, put together: the weather of links, the provider's behaviour and the caps in force, each worked out
 //! anew from every fault that is on, so that the end of one leaves the others as they were.
 
-use crate::cast::{ProviderWeather, Unruly};
+use crate::cast::ProviderWeather;
 use faults::Fault;
 use kernel::{money::MicroUsd, reserve::Level};
 use sim::{LinkWeather, NodeId, Reach};
@@ -98,21 +98,6 @@ pub(super) fn provider<'a>(on: impl Iterator<Item = &'a Fault>) -> ProviderWeath
             _ => {}
         }
         weather
-    })
-}
-
-/// How an agent misbehaves under all faults that are on for it.
-pub(super) fn unruly<'a>(on: impl Iterator<Item = &'a Fault>) -> Unruly {
-    on.fold(Unruly::default(), |mut unruly, fault| {
-        match *fault {
-            Fault::DoubleStart => unruly.double_start = true,
-            Fault::RetryNewId { ppm } => unruly.retry_new_id_ppm = either_ppm(unruly.retry_new_id_ppm, ppm),
-            Fault::DuplicateReport { ppm } => {
-                unruly.duplicate_report_ppm = either_ppm(unruly.duplicate_report_ppm, ppm);
-            }
-            _ => {}
-        }
-        unruly
     })
 }
 

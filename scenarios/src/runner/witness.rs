@@ -49,8 +49,5 @@ fn counted(kind: Kind, effects: &Effects) -> u64 {
 
 /// Whether nothing of any fault is left, in the engine or on the stage.
 pub(super) fn is_over(control: &Control, stage: &Stage) -> bool {
-    control.is_calm()
-        && stage.provider.get() == Default::default()
-        && stage.unruly.borrow().is_empty()
-        && stage.orders.borrow().is_empty()
+    control.is_calm() && stage.provider.get() == Default::default() && stage.orders.borrow().is_empty()
 }
