@@ -3,7 +3,7 @@
 use super::{Invariant, Moment, Rest, Saw, budget::Running, by_seq::BySeq};
 use crate::fact::{Answered, Fact};
 use kernel::{
-    id::{Fence, ReservationId, TenantId, UserId},
+    id::{Fence, ReservationId, RunId, TenantId, UnitId, UserId},
     money::Usage,
     record::{Event, Record},
     reserve,
@@ -175,6 +175,8 @@ pub struct Invoice {
 
 #[derive(Clone, Copy, Debug)]
 struct Billed {
+    /// The run, unit and attempt it was reserved for.
+    made_for: (RunId, UnitId, u32),
     worst: u64,
     open: bool,
     sent: bool,
@@ -184,8 +186,9 @@ struct Billed {
 impl Invoice {
     fn record(&mut self, record: &Record) -> Result<(), String> {
         match record.event {
-            Event::Reserve(reserve::Event::Reserved { reservation, worst, .. }) => {
-                let row = Billed { worst: worst.0, open: true, sent: false, charged: None };
+            Event::Reserve(reserve::Event::Reserved { reservation, run, unit, attempt, worst, .. }) => {
+                let made_for = (run, unit, attempt);
+                let row = Billed { made_for, worst: worst.0, open: true, sent: false, charged: None };
                 if self.keys.insert(reservation, row) {
                     self.open += u128::from(worst.0);
                 }
@@ -214,8 +217,15 @@ impl Invoice {
 
     fn fact(&mut self, fact: &Fact) -> Result<(), String> {
         match *fact {
-            Fact::CallSent { key, run, unit, .. } => match self.keys.find_mut(key) {
-                Some(row) => row.sent = true,
+            Fact::CallSent { key, run, unit, attempt, .. } => match self.keys.find_mut(key) {
+                Some(row) if row.made_for == (run, unit, attempt) => row.sent = true,
+                Some(row) => {
+                    let (of_run, of_unit, of_attempt) = row.made_for;
+                    return Err(format!(
+                        "attempt {attempt} of unit {unit} of run {run} leaves under {key}, which was reserved for attempt \
+                         {of_attempt} of unit {of_unit} of run {of_run}"
+                    ));
+                }
                 None => {
                     return Err(format!("a call of run {run}, unit {unit} leaves under {key}, which is not reserved"));
                 }
@@ -247,7 +257,7 @@ impl Invariant for Invoice {
     }
 
     fn states(&self) -> &'static str {
-        "a key is charged at most once and settles for what was charged; settled <= invoice <= settled + open at rest"
+        "a call leaves under its own reservation's key, which is charged at most once and settles for what was charged; settled <= invoice <= settled + open at rest"
     }
 
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
@@ -498,6 +508,10 @@ mod tests {
         let (mut story, _) = with_call("invoice");
         story.sends(0, key, 1).fact(0, Fact::Charged { key, usage, cost: MicroUsd(3) }).logs(&[settled(key)]);
         story.breaks_by("invoice", &["record 10 settles 8", "charged is Some"]);
+        let (mut story, key) = with_call("invoice");
+        let (tenant, run, unit, user, fence) = (TENANT, RUN, UNIT, USER, Fence(1));
+        story.fact(0, Fact::CallSent { tenant, run, unit, attempt: 2, user, key, fence });
+        story.breaks_by("invoice", &["attempt 2 of unit", "reserved for attempt 1"]);
     }
 
     #[test]

@@ -241,9 +241,16 @@ impl Story {
         self
     }
 
+    /// An agent's call leaves for what its key was reserved for, or for the first attempt of [`UNIT`] under a key of no one's.
     pub(crate) fn sends(&mut self, of_agent: u32, key: ReservationId, fence: u64) -> &mut Story {
-        let (tenant, run, unit, user) = (TENANT, RUN, UNIT, USER);
-        self.fact(of_agent, Fact::CallSent { tenant, run, unit, attempt: 1, user, key, fence: Fence(fence) })
+        let made_for = self.log.iter().find_map(|record| match record.event {
+            Event::Reserve(reserve::Event::Reserved { reservation, run, unit, attempt, .. }) if reservation == key => {
+                Some((run, unit, attempt))
+            }
+            _ => None,
+        });
+        let (run, unit, attempt) = made_for.unwrap_or((RUN, UNIT, 1));
+        self.fact(of_agent, Fact::CallSent { tenant: TENANT, run, unit, attempt, user: USER, key, fence: Fence(fence) })
     }
 
     pub(crate) fn hears(&mut self, of_agent: u32, key: ReservationId, answered: Option<Answered>) -> &mut Story {
