@@ -67,7 +67,8 @@ impl Agent {
 /// How often a release by itself is tried, each time after a pause.
 const RELEASES: u32 = 3;
 
-/// Reports under a grant that is probably over. Refused, it releases what it knows to be uncharged, later and by itself: a release without its attempt's end is refused by a ledger that is right, whoever holds the run.
+/// Reports under a grant that is probably over. Refused, it releases what it knows to be uncharged, later and by itself: a
+/// release without its attempt's end is refused by a ledger that is right, whoever holds the run.
 async fn report(lines: &Lines, authority: Authority, lease: Duration, commands: Vec<Command>) {
     let release = commands.iter().find(|command| matches!(command, Command::Reserve(reserve::Command::Release { .. })));
     let release = release.cloned();
