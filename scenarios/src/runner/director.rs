@@ -223,13 +223,19 @@ impl Director {
         (course, found)
     }
 
+    /// Does what is due by now, which it gives back.
+    fn catch_up(&mut self) -> Time {
+        let now = self.control.now();
+        self.take_steps(now);
+        self.take_news();
+        self.take_due();
+        now
+    }
+
     /// The safety phase: the plan, until the scenario's time is over, or every list is done and no fault is left.
     async fn safety(&mut self) -> Option<Course> {
         loop {
-            let now = self.control.now();
-            self.take_steps(now);
-            self.take_news();
-            self.take_due();
+            let now = self.catch_up();
             if self.news.broken.get() {
                 return Some(Course::Stopped);
             }
@@ -267,10 +273,7 @@ impl Director {
         let bound = self.control.now().plus(self.scenario.heal_bound);
         let mut at_rest_from = None;
         loop {
-            let now = self.control.now();
-            self.take_steps(now);
-            self.take_news();
-            self.take_due();
+            let now = self.catch_up();
             if self.news.broken.get() {
                 return Course::Stopped;
             }
