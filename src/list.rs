@@ -8,7 +8,7 @@ use crate::{
 use faults::swarm::Kind;
 use kernel::planted::Bug;
 use reports::row::Rows;
-use scenarios::{catalogue, invariant, sometimes::Sometimes, soonest};
+use scenarios::{catalogue, invariant, sometimes::Sometimes, soonest, workload};
 use serde::Serialize;
 
 /// A name and what it stands for.
@@ -30,6 +30,7 @@ struct Planted {
 #[derive(Serialize)]
 struct Object {
     scenarios: Vec<Named>,
+    workloads: Vec<Named>,
     engines: Vec<Named>,
     stores: Vec<Named>,
     faults: Vec<Named>,
@@ -60,6 +61,7 @@ pub fn perform(out: &mut Out) -> Result<Exit, Failure> {
     let scenarios = catalogue::all();
     let object = Object {
         scenarios: scenarios.iter().map(|scenario| named(&scenario.name, &scenario.title)).collect(),
+        workloads: workload::ALL.iter().map(|workload| named(workload.name, workload.does)).collect(),
         engines: values::<crate::choices::EngineName>(),
         stores: values::<crate::choices::StoreName>(),
         faults: Kind::ALL.iter().map(|kind| named(kind.name(), kind.summary())).collect(),
@@ -83,6 +85,7 @@ fn text(object: &Object) -> String {
     let bugs = object.bugs.iter().map(shown).collect();
     let sections = [
         ("scenarios", &object.scenarios),
+        ("workloads", &object.workloads),
         ("engines", &object.engines),
         ("stores", &object.stores),
         ("fault kinds", &object.faults),

@@ -1,5 +1,6 @@
 //! A scenario, as its file says and as it is played: who, how many, how long, under which caps and weather.
 
+use crate::workload::Workload;
 use faults::Swarm;
 use kernel::{
     admit::Quota,
@@ -11,24 +12,6 @@ use std::time::Duration;
 
 /// The version of the scenario format this code reads.
 pub const FORMAT: u32 = 1;
-
-/// What the agents do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Workload {
-    /// Research runs: a plan, charter lines read side by side, a report; about ten paid calls each.
-    Research,
-    /// Every agent asks for the same amount many times against one cap.
-    Contention,
-    /// Every agent asks at once for what is left at one level, which the seed picks.
-    Edge,
-    /// Small runs that fall due all day and into the next, in an open loop.
-    Day,
-    /// 1, 4, 16 or 64 agents, as the seed picks, with many small requests at once.
-    Producers,
-    /// Research runs, each with agents standing by that wait for its lease and take over when it is lost.
-    Takeover,
-}
 
 /// Where the ledger keeps its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,7 +112,7 @@ pub struct Scenario {
     pub name: String,
     /// What it is, in one line.
     pub title: String,
-    /// What the agents do.
+    /// What the agents do, by its name.
     pub workload: Workload,
     /// Where the ledger keeps its frames.
     pub store: StoreKind,

@@ -6,7 +6,8 @@
 
 use crate::{
     invariant::Sight,
-    scenario::{Scenario, StoreKind, Workload},
+    scenario::{Scenario, StoreKind},
+    workload,
 };
 use faults::Kind;
 use kernel::{
@@ -207,11 +208,11 @@ const fn effect(kind: Kind) -> &'static str {
 }
 
 fn takes_over(scenario: &Scenario) -> bool {
-    scenario.workload == Workload::Takeover
+    scenario.workload == workload::takeover::WORKLOAD
 }
 
 fn contends(scenario: &Scenario) -> bool {
-    scenario.workload == Workload::Contention
+    scenario.workload == workload::contention::WORKLOAD
 }
 
 /// Whether there is work throughout the time in which faults are drawn: contention is over before most of them begin.
@@ -220,7 +221,7 @@ fn works_on(scenario: &Scenario) -> bool {
 }
 
 fn researches(scenario: &Scenario) -> bool {
-    scenario.workload == Workload::Research
+    scenario.workload == workload::research::WORKLOAD
 }
 
 fn lowers_caps(scenario: &Scenario) -> bool {

@@ -3,11 +3,18 @@
 //! Eight agents make the research ledger's case: forty requests of ten dollars, 400 USD demanded, against a user-day of
 //! 100 USD: ten are admitted and thirty refused, whatever the order. Nothing is drawn: the seed decides the order alone.
 
-use super::{Item, Unit, WorkList, run, user};
+use super::{Item, Unit, WorkList, Workload, run, user};
 use crate::scenario::Sizes;
 use kernel::{
     id::UnitId,
     money::{Price, Usage},
+};
+
+/// What a scenario names `contention`.
+pub const WORKLOAD: Workload = Workload {
+    name: "contention",
+    does: "every agent asks for the same amount five times at once, against one cap",
+    draw: |scenario, _| work(&scenario.sizes, &scenario.provider.price),
 };
 
 /// Requests of one agent.

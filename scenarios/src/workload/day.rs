@@ -4,10 +4,17 @@
 //! an open loop. What a run asks for does not depend on the hour. With the caps of `catalogue/day.toml` a user's day is used up
 //! when about half of it is over; from then on every run is refused, until the ledger's next day begins.
 
-use super::{Item, Unit, WorkList, run, user};
+use super::{Item, Unit, WorkList, Workload, run, user};
 use crate::scenario::Sizes;
 use kernel::{id::UnitId, money::Usage};
 use sim::Stream;
+
+/// What a scenario names `day`.
+pub const WORKLOAD: Workload = Workload {
+    name: "day",
+    does: "small runs that fall due all day and into the next, in an open loop",
+    draw: |scenario, seed| work(&scenario.sizes, seed),
+};
 
 /// The label of this workload's streams.
 const DAY: u64 = 0x64_6179;

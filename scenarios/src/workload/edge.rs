@@ -13,7 +13,7 @@
 //! All ask at once, so that every look-up comes before any settlement: sixty-four agents at the last dollar of a user's day,
 //! with calls of fifty cents, are admitted twice. A ledger that counts a call only after it lets them all through.
 
-use super::{Item, Unit, WorkList, run};
+use super::{Item, Unit, WorkList, Workload, run};
 use crate::scenario::Sizes;
 use kernel::{
     id::{UnitId, UserId},
@@ -21,6 +21,13 @@ use kernel::{
     reserve::Level,
 };
 use sim::Stream;
+
+/// What a scenario names `edge`.
+pub const WORKLOAD: Workload = Workload {
+    name: "edge",
+    does: "every agent asks at once for what is left at one level, which the seed picks",
+    draw: |scenario, seed| work(&scenario.sizes, &scenario.provider.price, seed),
+};
 
 /// The label of this workload's stream.
 const EDGE: u64 = 0x6564_6765;

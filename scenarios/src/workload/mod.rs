@@ -11,14 +11,69 @@ pub mod producers;
 pub mod research;
 pub mod takeover;
 
-use crate::scenario::{Scenario, Workload};
+use crate::scenario::Scenario;
 use kernel::{
     admit::DepthTier,
     id::{RunId, UnitId, UserId},
     money::Usage,
 };
-use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::{fmt, time::Duration};
+
+/// Every workload, in the order in which `list` names them. A new one is its file, with its `WORKLOAD`, and a row here.
+pub const ALL: [Workload; 6] =
+    [research::WORKLOAD, contention::WORKLOAD, edge::WORKLOAD, day::WORKLOAD, producers::WORKLOAD, takeover::WORKLOAD];
+
+/// What agents do, as scenario files name it. Two are equal that have one name.
+#[derive(Clone, Copy)]
+pub struct Workload {
+    /// Its name in files, in lower case with hyphens.
+    pub name: &'static str,
+    /// What its agents do, in one line.
+    pub does: &'static str,
+    /// Draws the work of a scenario from a seed. The scenario's `runs_per_agent` is no more than an agent could begin.
+    pub draw: fn(&Scenario, u64) -> WorkList,
+}
+
+impl Workload {
+    /// The workload of that name.
+    pub fn named(name: &str) -> Option<Workload> {
+        ALL.into_iter().find(|workload| workload.name == name)
+    }
+}
+
+impl fmt::Debug for Workload {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name)
+    }
+}
+
+impl PartialEq for Workload {
+    fn eq(&self, other: &Workload) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Workload {}
+
+impl Serialize for Workload {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name)
+    }
+}
+
+impl<'de> Deserialize<'de> for Workload {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Workload, D::Error> {
+        let name = String::deserialize(from)?;
+        Workload::named(&name).ok_or_else(|| {
+            let name = name.escape_debug();
+            let known = ALL.map(|workload| workload.name).join(", ");
+            de::Error::custom(format!(
+                "there is no workload `{name}`; known are {known}, and a new one is a row of ALL in scenarios/src/workload/mod.rs"
+            ))
+        })
+    }
+}
 
 /// One paid call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,29 +127,23 @@ pub struct WorkList {
 ///
 /// An agent's list is no longer than it could begin before the scenario ends, whatever the sizes allow.
 pub fn draw(scenario: &Scenario, seed: u64) -> WorkList {
-    let mut sizes = scenario.sizes.clone();
-    let begun = sizes.lasts.as_nanos() * u128::from(scenario.provider.speedup.max(1)) / SHORTEST_RUN.as_nanos();
-    sizes.runs_per_agent = sizes.runs_per_agent.min(u32::try_from(begun + 1).unwrap_or(u32::MAX));
-    let (sizes, price) = (&sizes, &scenario.provider.price);
-    match scenario.workload {
-        Workload::Research => research::work(sizes, seed),
-        Workload::Contention => contention::work(sizes, price),
-        Workload::Edge => edge::work(sizes, price, seed),
-        Workload::Day => day::work(sizes, seed),
-        Workload::Producers => producers::work(sizes, seed),
-        Workload::Takeover => takeover::work(sizes, seed),
-    }
+    let mut scenario = scenario.clone();
+    let begun =
+        scenario.sizes.lasts.as_nanos() * u128::from(scenario.provider.speedup.max(1)) / SHORTEST_RUN.as_nanos();
+    let most = u32::try_from(begun + 1).unwrap_or(u32::MAX);
+    scenario.sizes.runs_per_agent = scenario.sizes.runs_per_agent.min(most);
+    (scenario.workload.draw)(&scenario, seed)
 }
 
 /// Less than a run takes from beginning to end at the provider's usual speed, one that is turned away included.
 const SHORTEST_RUN: Duration = Duration::from_secs(5);
 
-/// The user that agent `index` works for.
-fn user(index: u32, agents_per_user: u32) -> UserId {
+/// The user that agent `index` works for: each `agents_per_user` agents in a row have one.
+pub fn user(index: u32, agents_per_user: u32) -> UserId {
     UserId(index / agents_per_user.max(1))
 }
 
 /// The name of the `item`th run on the list of agent `index`.
-fn run(index: u32, item: u32) -> RunId {
+pub fn run(index: u32, item: u32) -> RunId {
     RunId(u64::from(index) << 32 | u64::from(item))
 }

@@ -3,10 +3,17 @@
 //! Agents beyond that number have nothing to do. With caps and slots that do not bind, every request is admitted: what is looked
 //! at is the ledger's one writer, its batches and the dense sequence that comes of them.
 
-use super::{Item, Unit, WorkList, run, user};
+use super::{Item, Unit, WorkList, Workload, run, user};
 use crate::scenario::Sizes;
 use kernel::{id::UnitId, money::Usage};
 use sim::Stream;
+
+/// What a scenario names `producers`.
+pub const WORKLOAD: Workload = Workload {
+    name: "producers",
+    does: "1, 4, 16 or 64 agents, as the seed picks, with many small requests at once",
+    draw: |scenario, seed| work(&scenario.sizes, seed),
+};
 
 /// The label of this workload's stream.
 const PRODUCERS: u64 = 0x7072_6f64;

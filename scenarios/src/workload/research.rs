@@ -15,10 +15,17 @@
 //! unit passes 0.10: a run without faults is never refused. Over its length a run keeps 1.2 reservations live in the mean, so
 //! that eight agents of one user nearly fill ten slots and sometimes wait for one.
 
-use super::{Item, Unit, WorkList, run, user};
+use super::{Item, Unit, WorkList, Workload, run, user};
 use crate::scenario::Sizes;
 use kernel::{id::UnitId, money::Usage};
 use sim::Stream;
+
+/// What a scenario names `research`.
+pub const WORKLOAD: Workload = Workload {
+    name: "research",
+    does: "a plan, charter lines read side by side, a report: about ten paid calls a run",
+    draw: |scenario, seed| work(&scenario.sizes, seed),
+};
 
 /// The label of this workload's streams.
 const RESEARCH: u64 = 0x7265_7365_6172_6368;

@@ -3,8 +3,15 @@
 //! The agents form groups of one that works and `standbys` that stand by for all of its runs, in the same order. Agents
 //! left over at the end form a smaller group, whose first one works.
 
-use super::{Item, WorkList, research};
+use super::{Item, WorkList, Workload, research};
 use crate::scenario::Sizes;
+
+/// What a scenario names `takeover`.
+pub const WORKLOAD: Workload = Workload {
+    name: "takeover",
+    does: "research runs with agents standing by, who take over when a lease is lost",
+    draw: |scenario, seed| work(&scenario.sizes, seed),
+};
 
 /// Every agent's runs, its own or those it stands by for.
 pub fn work(sizes: &Sizes, seed: u64) -> WorkList {

@@ -8,12 +8,12 @@ use kernel::{
     request::Refusal,
     reserve::{self, Level},
 };
-use scenarios::{scenario::Scenario, scenario::Workload, workload};
+use scenarios::{scenario::Scenario, workload};
 
 /// A fleet of eight turned into the contention scenario.
 fn contention() -> Scenario {
     let mut scenario = fleet();
-    scenario.workload = Workload::Contention;
+    scenario.workload = workload::contention::WORKLOAD;
     scenario.quota = None; // the fleet's, which would bind before the cap does
     scenario.provider.price = Price { model: ModelId(1), input_per_mtok: 2_000_000, output_per_mtok: 10_000_000 };
     scenario.provider.output_token_ns = 1_000;

@@ -6,8 +6,7 @@ use kernel::{record::Event, reserve, run};
 use scenarios::{
     cast::{LEDGER, OWNER, PROVIDER, ProviderWeather, agent},
     fact::Fact,
-    scenario::Workload,
-    workload,
+    workload::{self, Workload, research, takeover},
 };
 use sim::{Control, Reach, Stream};
 use std::{rc::Rc, time::Duration};
@@ -85,7 +84,7 @@ fn was_refused(event: &Event) -> bool {
 fn the_books_agree_with_the_invoice_after_any_storm() {
     let (mut unknown, mut repeated, mut taken_over, mut refused) = (0, 0, 0, 0);
     for seed in 0..60 {
-        for workload in [Workload::Research, Workload::Takeover] {
+        for workload in [research::WORKLOAD, takeover::WORKLOAD] {
             let seen = check(seed, workload);
             unknown += seen.events(|event| {
                 use run::AttemptState::Indeterminate;
@@ -102,6 +101,6 @@ fn the_books_agree_with_the_invoice_after_any_storm() {
 #[test]
 fn a_storm_repeats_exactly() {
     for seed in 0..4 {
-        assert_eq!(storm(seed, Workload::Takeover).hash, storm(seed, Workload::Takeover).hash, "seed {seed}");
+        assert_eq!(storm(seed, takeover::WORKLOAD).hash, storm(seed, takeover::WORKLOAD).hash, "seed {seed}");
     }
 }

@@ -7,13 +7,13 @@ use kernel::{
     record::Event,
     reserve, run,
 };
-use scenarios::{cast, fact::Fact, scenario::Workload, workload};
+use scenarios::{cast, fact::Fact, workload};
 use sim::{NodeId, Reach};
 use std::{collections::BTreeMap, time::Duration};
 
 fn play(seed: u64, zombie: bool) -> Seen {
     let mut scenario = fleet();
-    scenario.workload = Workload::Takeover;
+    scenario.workload = workload::takeover::WORKLOAD;
     (scenario.sizes.agents, scenario.sizes.standbys, scenario.sizes.runs_per_agent) = (6, 2, 3);
     let work = workload::draw(&scenario, seed);
     Play::native(scenario, work, seed).play_with(move |control, _| async move {
@@ -65,7 +65,7 @@ fn stale(seen: &Seen) -> usize {
 /// A holder dies while its requests wait for a slot; the slots come free when another holds the run.
 fn play_with_waiters(seed: u64, bugs: Vec<Bug>) -> Seen {
     let mut scenario = fleet();
-    scenario.workload = Workload::Takeover;
+    scenario.workload = workload::takeover::WORKLOAD;
     (scenario.sizes.agents, scenario.sizes.standbys, scenario.sizes.runs_per_agent) = (8, 1, 3);
     scenario.caps.slots = 3;
     let work = workload::draw(&scenario, seed);
@@ -91,7 +91,7 @@ fn no_slot_goes_to_a_waiter_that_was_deposed_unless_the_fence_is_skipped() {
 /// A holder's call is turned away while it cannot reach the ledger; a standby releases the reservation, and the holder returns.
 fn play_late_return(bugs: Vec<Bug>) -> Seen {
     let mut scenario = fleet();
-    scenario.workload = Workload::Takeover;
+    scenario.workload = workload::takeover::WORKLOAD;
     (scenario.sizes.agents, scenario.sizes.standbys, scenario.sizes.runs_per_agent) = (2, 1, 1);
     let work = workload::draw(&scenario, 7);
     Play { bugs, ..Play::native(scenario, work, 7) }.play_with(move |control, stage| async move {

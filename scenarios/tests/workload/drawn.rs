@@ -4,8 +4,8 @@ use kernel::money::{MicroUsd, Usage};
 use proptest::prelude::*;
 use scenarios::{
     catalogue,
-    scenario::{Scenario, Workload},
-    workload::{self, Item, WorkList},
+    scenario::Scenario,
+    workload::{self, Item, WorkList, Workload, contention, edge, producers, research, takeover},
 };
 
 fn fleet() -> Scenario {
@@ -39,7 +39,7 @@ proptest! {
     fn the_same_seed_gives_the_same_list_and_a_new_agent_shifts_nobody(
         seed in any::<u64>(), agents in 1_u32..12, runs in 1_u32..6,
     ) {
-        for workload in [Workload::Research, Workload::Contention, Workload::Edge, Workload::Producers, Workload::Takeover] {
+        for workload in [research::WORKLOAD, contention::WORKLOAD, edge::WORKLOAD, producers::WORKLOAD, takeover::WORKLOAD] {
             let list = draw(workload, agents, runs, seed);
             prop_assert_eq!(&list, &draw(workload, agents, runs, seed));
             let larger = draw(workload, agents + 1, runs, seed);
@@ -55,7 +55,7 @@ proptest! {
     fn no_unfaulted_run_can_pass_its_caps(seed in any::<u64>()) {
         let scenario = fleet();
         let cost = |usage| scenario.provider.price.cost(usage).expect("a small sum");
-        for item in draw(Workload::Research, 2, 8, seed).agents.iter().flatten() {
+        for item in draw(research::WORKLOAD, 2, 8, seed).agents.iter().flatten() {
             let worst: u64 = item.units.iter().map(|unit| cost(unit.most).0).sum();
             prop_assert!(MicroUsd(worst) <= scenario.caps.run);
             for unit in &item.units {
@@ -69,13 +69,13 @@ proptest! {
 
 #[test]
 fn other_seeds_give_other_lists() {
-    assert_ne!(draw(Workload::Research, 1, 1, 1), draw(Workload::Research, 1, 1, 2));
+    assert_ne!(draw(research::WORKLOAD, 1, 1, 1), draw(research::WORKLOAD, 1, 1, 2));
 }
 
 #[test]
 fn runs_have_the_research_ledgers_figures() {
     let scenario = fleet();
-    let list = draw(Workload::Research, 100, 20, 7);
+    let list = draw(research::WORKLOAD, 100, 20, 7);
     let items: Vec<&Item> = list.agents.iter().flatten().collect();
     let runs = items.len() as u64;
     let calls: u64 = items.iter().map(|item| item.units.len() as u64).sum();
@@ -107,10 +107,25 @@ fn contention_demands_four_times_the_cap() {
 
 #[test]
 fn standbys_have_their_workers_runs() {
-    let list = draw(Workload::Takeover, 7, 3, 7);
+    let list = draw(takeover::WORKLOAD, 7, 3, 7);
     let runs = |agent: usize| list.agents[agent].iter().map(|item| item.run).collect::<Vec<_>>();
     let stands_by: Vec<bool> = list.agents.iter().map(|items| items.iter().all(|item| item.stands_by)).collect();
     assert_eq!(stands_by, [false, true, true, false, true, true, false]);
     assert_eq!((runs(0), runs(3)), (runs(2), runs(5)));
     assert_ne!(runs(0), runs(3));
+}
+
+#[test]
+fn each_workload_has_a_name_of_its_own_and_an_unknown_one_is_refused_with_those_there_are() {
+    for workload in workload::ALL {
+        let named: Vec<Workload> = workload::ALL.into_iter().filter(|other| other.name == workload.name).collect();
+        assert_eq!(named, [workload]);
+        assert_eq!(Workload::named(workload.name), Some(workload));
+    }
+    let fleet = include_str!("../../catalogue/fleet.toml");
+    let text = fleet.replacen("workload = \"research\"", "workload = \"juggle\"", 1);
+    let error = scenarios::catalogue::parse(&text, "own.toml").expect_err("there is none").to_string();
+    for words in ["own.toml", "no workload `juggle`", "research, contention", "scenarios/src/workload/mod.rs"] {
+        assert!(error.contains(words), "{error}\nwithout: {words}");
+    }
 }
