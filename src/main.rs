@@ -18,6 +18,7 @@ mod provenance;
 mod report;
 mod repro;
 mod run;
+mod show;
 mod sometimes;
 
 use clap::{Parser, Subcommand};
@@ -49,6 +50,8 @@ enum Command {
     Gate(gate::Args),
     /// Play a saved run again and say whether it still fails: 0 gone, 1 same, 125 cannot be played.
     Repro(repro::Args),
+    /// Show the history of a kept run: what was seen, when, on which node.
+    Show(show::Args),
 }
 
 fn main() -> ExitCode {
@@ -94,5 +97,6 @@ fn perform(cli: Cli) -> Result<Exit, Failure> {
         Command::Run(args) => run::perform(&args, &mut out()?),
         Command::Gate(args) => gate::perform(&args, &mut out()?),
         Command::Repro(args) => repro::perform(&args, &mut out()?),
+        Command::Show(args) => show::perform(&args, &mut out()?),
     }
 }

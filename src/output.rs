@@ -109,9 +109,21 @@ pub fn span(ns: u64) -> String {
     }
 }
 
+/// A moment of a run, in seconds to the nanosecond.
+pub fn moment(ns: u64) -> String {
+    format!("{}.{:09}s", ns / 1_000_000_000, ns % 1_000_000_000)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::span;
+    use super::{moment, span};
+
+    #[test]
+    fn moments_are_exact() {
+        for (ns, expect) in [(0, "0.000000000s"), (2_380_544, "0.002380544s"), (93_000_000_001, "93.000000001s")] {
+            assert_eq!(moment(ns), expect);
+        }
+    }
 
     #[test]
     fn spans_read_as_people_say_them() {

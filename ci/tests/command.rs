@@ -383,7 +383,7 @@ fn the_plan_in_the_reference_can_be_played() {
 fn everything_is_listed() {
     let folder = folder_with(&[]);
     let list = shakedown(folder.path(), "list --format json").json();
-    for kind in ["scenarios", "engines", "stores", "faults", "invariants", "sometimes", "bugs", "rows"] {
+    for kind in ["scenarios", "workloads", "engines", "stores", "faults", "invariants", "sometimes", "bugs", "rows"] {
         let names = list[kind].as_array().unwrap_or_else(|| panic!("no {kind} are listed"));
         assert!(
             names.iter().all(|named| named["summary"].as_str().is_some_and(|summary| !summary.is_empty())),
@@ -414,7 +414,7 @@ fn the_published_trace_is_served_whole() {
 #[test]
 fn help_reads_as_it_did() {
     let folder = folder_with(&[]);
-    for subcommand in ["", "report", "list", "run", "gate", "repro"] {
+    for subcommand in ["", "report", "list", "run", "gate", "repro", "show"] {
         let said = shakedown(folder.path(), &format!("{subcommand} --help"));
         assert_eq!(said.exit, 0, "{}", said.err);
         let name = if subcommand.is_empty() { "help.txt".to_owned() } else { format!("help-{subcommand}.txt") };
@@ -442,4 +442,24 @@ fn a_saved_plan_plays_to_the_same_history() {
     assert_eq!(given.json()["history_hash"], drawn.json()["history_hash"]);
     assert_eq!(given.json()["reached_sometimes"], drawn.json()["reached_sometimes"]);
     refuses(&[], "run crash --save-plan nowhere/plan.toml", 2, &["a folder that exists"]);
+}
+
+#[test]
+fn a_kept_run_is_shown_entry_by_entry() {
+    let folder = folder_with(&[]);
+    let run = shakedown(folder.path(), "run contention --seed 1 --bug check-after-call --plan none --out kept");
+    assert_eq!(run.exit, 1, "{}", run.err);
+    let shown = shakedown(folder.path(), "show kept");
+    assert_eq!(shown.exit, 0, "{}", shown.err);
+    let broken = shown.out.lines().find(|line| line.contains(r#""reservation":61"#));
+    assert!(broken.is_some_and(|line| line.contains("ledger/0      record     61 ")), "{}", shown.out);
+    let lines = shakedown(folder.path(), "show kept --format json").out;
+    let first: Value = serde_json::from_str(lines.lines().next().expect("a history has entries")).expect("JSON lines");
+    assert_eq!((&first["node"], &first["saw"]), (&Value::from("ledger"), &Value::from("up")));
+    assert_eq!(lines.lines().count(), shown.out.lines().count());
+    let history = fs::read(folder.path().join("kept/history.log")).expect("the run left its history");
+    fs::write(folder.path().join("kept/history.log"), &history[..history.len() - 1]).expect("it can be cut short");
+    let cut = shakedown(folder.path(), "show kept");
+    assert_eq!((cut.exit, cut.err.contains("kept/history.log is damaged")), (2, true), "{}", cut.err);
+    refuses(&[], "show nowhere", 2, &["nowhere/history.log cannot be read; give the folder of a kept run"]);
 }

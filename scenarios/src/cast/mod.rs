@@ -158,6 +158,17 @@ pub fn node_named(name: &str, agents: u32) -> Option<NodeId> {
     }
 }
 
+/// The name that a node goes by; the director's own entries are under `director`.
+pub fn name_of(node: NodeId) -> String {
+    match node {
+        LEDGER => "ledger".to_owned(),
+        PROVIDER => "provider".to_owned(),
+        OWNER => "owner".to_owned(),
+        NodeId(u32::MAX) => "director".to_owned(),
+        NodeId(other) => format!("agent-{}", other - 3),
+    }
+}
+
 /// The cast's nodes, in the order of their addresses.
 pub fn assemble(casting: Casting) -> Vec<NodeSpec> {
     let casting = Rc::new(casting);
@@ -172,7 +183,7 @@ pub fn assemble(casting: Casting) -> Vec<NodeSpec> {
     ];
     for index in 0..casting.work.agents.len() {
         let run = move |world, casting| agent::run(world, casting, index);
-        cast.push(node(format!("agent-{index}"), DiskSpec::FLASH, &casting, run));
+        cast.push(node(name_of(agent(index as u32)), DiskSpec::FLASH, &casting, run));
     }
     cast
 }
