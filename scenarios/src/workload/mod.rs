@@ -20,9 +20,16 @@ use kernel::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, time::Duration};
 
-/// Every workload, in the order in which `list` names them. A new one is its file, with its `WORKLOAD`, and a row here.
-pub const ALL: [Workload; 6] =
-    [research::WORKLOAD, contention::WORKLOAD, edge::WORKLOAD, day::WORKLOAD, producers::WORKLOAD, takeover::WORKLOAD];
+/// Every workload, in the order in which `list` names them.
+pub const ALL: &[Workload] = &[
+    // A new one is its file, with its `WORKLOAD`, and a row here.
+    research::WORKLOAD,
+    contention::WORKLOAD,
+    edge::WORKLOAD,
+    day::WORKLOAD,
+    producers::WORKLOAD,
+    takeover::WORKLOAD,
+];
 
 /// What agents do, as scenario files name it. Two are equal that have one name.
 #[derive(Clone, Copy)]
@@ -38,7 +45,7 @@ pub struct Workload {
 impl Workload {
     /// The workload of that name.
     pub fn named(name: &str) -> Option<Workload> {
-        ALL.into_iter().find(|workload| workload.name == name)
+        ALL.iter().copied().find(|workload| workload.name == name)
     }
 }
 
@@ -67,7 +74,7 @@ impl<'de> Deserialize<'de> for Workload {
         let name = String::deserialize(from)?;
         Workload::named(&name).ok_or_else(|| {
             let name = name.escape_debug();
-            let known = ALL.map(|workload| workload.name).join(", ");
+            let known = ALL.iter().map(|workload| workload.name).collect::<Vec<_>>().join(", ");
             de::Error::custom(format!(
                 "there is no workload `{name}`; known are {known}, and a new one is a row of ALL in scenarios/src/workload/mod.rs"
             ))

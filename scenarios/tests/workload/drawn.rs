@@ -117,8 +117,8 @@ fn standbys_have_their_workers_runs() {
 
 #[test]
 fn each_workload_has_a_name_of_its_own_and_an_unknown_one_is_refused_with_those_there_are() {
-    for workload in workload::ALL {
-        let named: Vec<Workload> = workload::ALL.into_iter().filter(|other| other.name == workload.name).collect();
+    for workload in workload::ALL.iter().copied() {
+        let named: Vec<Workload> = workload::ALL.iter().copied().filter(|other| other.name == workload.name).collect();
         assert_eq!(named, [workload]);
         assert_eq!(Workload::named(workload.name), Some(workload));
     }
