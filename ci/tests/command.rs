@@ -370,16 +370,6 @@ fn a_reader_that_goes_away_is_no_failure() {
 }
 
 #[test]
-fn the_plan_in_the_reference_can_be_played() {
-    let reference = include_str!("../../docs/files.md");
-    let plan = reference.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a plan is shown");
-    let folder = folder_with(&[("plan.toml", plan)]);
-    let said = shakedown(folder.path(), "run fleet --agents 4 --for 1m --plan plan.toml");
-    assert_eq!(said.exit, 0, "{}{}", said.out, said.err);
-    assert!(said.out.contains("plan       1 faults: partition 1"), "{}", said.out);
-}
-
-#[test]
 fn everything_is_listed() {
     let folder = folder_with(&[]);
     let list = shakedown(folder.path(), "list --format json").json();
