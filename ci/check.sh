@@ -50,6 +50,7 @@ part 'tests' cargo test --workspace
 printf '\nthe gate of commit %s: seeds %s..%s\n' "$commit" "$seed" "$((seed + runs))"
 part 'gate' gate
 part 'capsules' capsules
+part 'tutorial, to the letter' cargo test --release --test book -- --ignored
 
 printf '\n'
 printf '%s\n' "${told[@]}"

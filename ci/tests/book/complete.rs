@@ -207,3 +207,56 @@ fn every_workload_invariant_and_scenario_stands_where_its_howto_says() {
         assert!(names, "{page} does not name {folder}, where the first change goes");
     }
 }
+
+#[test]
+fn every_key_of_the_files_of_a_run_and_of_json_has_its_line() {
+    let folder = tempfile::TempDir::new().expect("a folder for the test");
+    let play = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shakedown"));
+        let output = command.args(arguments).args(["--format", "json"]).current_dir(folder.path()).output();
+        let text = output.expect("the command can be started").stdout;
+        serde_json::from_slice::<Value>(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
+    };
+    let failing = ["contention", "--bug", "check-after-call", "--plan", "none"];
+    let run = play(&[&["run"], &failing[..], &["--out", "kept"]].concat());
+    let gate = play(&[&["gate"], &failing[..], &["--seeds", "0..2", "--partition", "1/2"]].concat());
+    let repro = play(&["repro", "kept/capsule.toml"]);
+    let read = |name: &str| fs::read_to_string(folder.path().join("kept").join(name)).expect("the run left it");
+
+    let capsule: toml::Table = toml::from_str(&read("capsule.toml")).expect("TOML");
+    let events = read("events.jsonl");
+    let event: Value = serde_json::from_str(events.lines().next().expect("a record")).expect("JSON");
+    let names = |value: &Value| -> Vec<String> {
+        value.as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()
+    };
+    let deep = capsule.iter().flat_map(|(key, value)| {
+        match value.as_table().filter(|_| ["broken", "provenance"].contains(&&**key)) {
+            None => vec![key.clone()],
+            Some(table) => table.keys().map(|inner| format!("{key}.{inner}")).collect(),
+        }
+    });
+    // These are left out where there is nothing to say.
+    let deep = deep.chain(["schedule_cut", "arrivals"].map(str::to_owned)).collect();
+    let figures = names(&run["figures"]).into_iter().chain(["arrivals".to_owned()]).collect();
+    let mut complaints = Vec::new();
+    for (kind, known) in [("capsule.toml", deep), ("events.jsonl", names(&event)), ("figures", figures)] {
+        let known: Vec<(String, String)> =
+            Vec::into_iter(known).map(|name: String| (name, "what it says".to_owned())).collect();
+        complaints.extend(compare(&list(kind), &known, 2));
+    }
+    let page = Page::read("docs/reference/commands.md");
+    let json: Vec<&String> = page.lines.iter().skip_while(|line| *line != "## JSON").collect();
+    let result: Value = serde_json::from_str(&read("result.json")).expect("JSON");
+    let said =
+        [names(&run), names(&gate), names(&gate["results"][0]), names(&repro), names(&gate["sometimes"])].concat();
+    for name in said.iter().filter(|name| !json.iter().any(|line| line.contains(&format!("`{name}`")))) {
+        complaints.push(format!("{}: the section JSON does not name `{name}`", page.name));
+    }
+    let files = Page::read("docs/reference/files.md");
+    for name in names(&result).iter().filter(|name| !said.contains(name)) {
+        if !files.lines.iter().any(|line| line.contains(&format!("`{name}`"))) {
+            complaints.push(format!("{}: nothing names `{name}` of result.json", files.name));
+        }
+    }
+    none(&complaints);
+}

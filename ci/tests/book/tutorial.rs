@@ -1,7 +1,7 @@
 //! The tutorial's workload, invariant and scenario: compiled as a reader compiles them, played, and found to fail as it says.
 
 use crate::{
-    commands::{run_block, shown, write_file},
+    commands::{Shown, run_block, shown, write_file},
     page::{Page, root},
 };
 // What `super` gives a workload in scenarios/src/workload, and an invariant in scenarios/src/invariant.
@@ -98,15 +98,11 @@ fn whoever_follows_it_to_the_letter_gets_what_it_shows() {
     build(copy.path(), &target);
     let mut wrong = Vec::new();
     for block in Page::read(PAGE).blocks() {
-        match block.marker.as_deref() {
-            Some(marker) if marker.starts_with("file: ") => {
-                write_file(copy.path(), marker.trim_start_matches("file: "), &block)
-            }
-            _ => {}
-        }
-        let commands =
-            shown(&block).into_iter().filter(|shown| !shown.command.starts_with("cargo ")).collect::<Vec<_>>();
-        if block.language == "console" {
+        if let Some(name) = block.marker.as_deref().and_then(|marker| marker.strip_prefix("file: ")) {
+            write_file(copy.path(), name, &block);
+        } else if block.language == "console" {
+            let commands: Vec<Shown> =
+                shown(&block).into_iter().filter(|one| !one.command.starts_with("cargo ")).collect();
             wrong.extend(run_block(&block, &commands, copy.path(), &[&target.join("release")]));
         }
     }
