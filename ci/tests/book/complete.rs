@@ -177,6 +177,13 @@ fn every_field_of_a_fault_is_in_its_line() {
             missing.map(|field| format!("{}: the line of `{kind}` does not name its field `{field}`", table.place)),
         );
     }
+    let page = Page::read("docs/reference/faults.md");
+    for kind in Kind::ALL {
+        let forms = [format!("fault = \"{kind}\""), format!("fault = {{ {kind} = ")];
+        if !page.lines.iter().any(|line| forms.iter().any(|form| line.contains(form))) {
+            complaints.push(format!("{}: each.toml has no `{kind}`; add a line", page.name));
+        }
+    }
     let undrawn: Vec<&str> = Kind::ALL.into_iter().filter(|kind| !seen.contains_key(kind)).map(Kind::name).collect();
     assert_eq!(undrawn, [""; 0], "these are never drawn, so their fields were not looked at");
     none(&complaints);
