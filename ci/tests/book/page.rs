@@ -72,7 +72,12 @@ impl Page {
                 }
                 (Some(_), Some(_)) => blocks.extend(open.take()),
                 (Some(block), None) => block.lines.extend(self.included(line)),
-                (None, None) => {}
+                (None, None) => assert!(
+                    !line.trim_start().starts_with("```"),
+                    "{}:{}: a fence that is indented is not looked at; begin it at the margin",
+                    self.name,
+                    index + 1
+                ),
             }
         }
         assert!(open.is_none(), "{}: a fenced block is not closed", self.name);
