@@ -262,11 +262,15 @@ fn check_disk(disk: &DiskSpec) -> Result<(), Senseless> {
     within("disk.sync_ns", disk.sync_ns, 0, MINUTE_NS)
 }
 
-/// Whether a list names only what is known, and nothing twice.
-fn check_names(field: &'static str, names: &[String], known: &[&str]) -> Result<(), Senseless> {
+/// Whether a list names only what is known, and nothing twice. A new one is registered in `home`.
+fn check_names(field: &'static str, names: &[String], known: &[&str], home: &str) -> Result<(), Senseless> {
     for (index, name) in names.iter().enumerate() {
         if !known.contains(&name.as_str()) {
-            let why = format!("`{}` is not known; known are {}", name.escape_debug(), known.join(", "));
+            let why = format!(
+                "`{}` is not known; known are {}, and a new one has its row in {home}",
+                name.escape_debug(),
+                known.join(", ")
+            );
             return Err(Senseless { field, why });
         }
         if names[..index].contains(name) {
@@ -301,13 +305,18 @@ impl Scenario {
         check_disk(&self.disk)?;
         within("swarm.most_per_kind", self.swarm.most_per_kind, 1, 1_000)?;
         let kinds: Vec<String> = self.swarm.kinds.iter().map(|kind| kind.name().to_owned()).collect();
-        check_names("swarm.kinds", &kinds, &faults::Kind::ALL.map(faults::Kind::name))?;
+        check_names("swarm.kinds", &kinds, &faults::Kind::ALL.map(faults::Kind::name), "faults/src/kind.rs")?;
         if self.invariants.is_empty() {
             let why = "a scenario names at least one invariant; `shakedown list` shows them".to_owned();
             return Err(Senseless { field: "invariants", why });
         }
-        check_names("invariants", &self.invariants, &crate::catalogue::known_invariants())?;
-        check_names("rows", &self.rows, &crate::catalogue::known_rows())?;
+        check_names(
+            "invariants",
+            &self.invariants,
+            &crate::catalogue::known_invariants(),
+            "scenarios/src/invariant/mod.rs",
+        )?;
+        check_names("rows", &self.rows, &crate::catalogue::known_rows(), "scenarios/src/catalogue.rs")?;
         lasts_within("heal_bound", self.heal_bound, Duration::from_secs(1), Duration::from_secs(3_600_000))
     }
 }

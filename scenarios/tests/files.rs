@@ -50,6 +50,7 @@ fn senseless_scenarios_are_refused_with_a_remedy() {
         ("\"kill\", ", "\"kill\", \"kill\", ", "swarm.kinds: `kill` is named twice"),
         ("\"kill\", ", "\"explode\", ", "line"),
         ("\"dense\"", "\"tense\"", "invariants: `tense` is not known; known are dense, "),
+        ("\"dense\"", "\"tense\"", "rebuild, and a new one has its row in scenarios/src/invariant/mod.rs"),
         ("rows = [\"C3\"]", "rows = [\"X9\"]", "rows: `X9` is not known"),
         ("heal_bound = \"45m\"", "heal_bound = \"0s\"", "heal_bound"),
         ("name = \"crash\"", "name = \"../crash\"", "name: a name is"),
