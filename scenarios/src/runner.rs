@@ -9,7 +9,7 @@ use faults::Plan;
 use kernel::planted::Bug;
 use serde::{Deserialize, Serialize};
 use sim::{Engine, Recorded, Recording, Stats};
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 mod director;
 mod folder;
@@ -81,6 +81,12 @@ pub struct Figures {
     pub runs_ended: u64,
     /// Of those, complete.
     pub runs_complete: u64,
+    /// Of those, stopped by a halt.
+    #[serde(default)]
+    pub runs_halted: u64,
+    /// Of those, incomplete after the provider had turned a call away for want of credit.
+    #[serde(default)]
+    pub runs_without_credit: u64,
     /// Median wall of a run done by one incarnation from beginning to end; `None` without any.
     pub run_wall_p50_ns: Option<u64>,
     /// 99th percentile of the same.
@@ -95,8 +101,14 @@ pub struct Figures {
     pub reserves_over_cap: u64,
     /// Reservations that had to wait for a slot.
     pub reserves_waited: u64,
+    /// Decided refusals, by room and kind: `reserve.over-cap`.
+    #[serde(default)]
+    pub refusals: BTreeMap<String, u64>,
     /// Reservations open at rest.
     pub reservations_open: u64,
+    /// What they set aside, in micro-USD.
+    #[serde(default)]
+    pub open_micro_usd: u64,
     /// Admitted reserves that passed a cap in force, by the model's reckoning.
     pub overspends: u64,
     /// Settled, in micro-USD.
@@ -105,8 +117,14 @@ pub struct Figures {
     pub invoice_micro_usd: u64,
     /// Calls the provider charged.
     pub calls_charged: u64,
+    /// Of those, under a key that it had charged before.
+    #[serde(default)]
+    pub calls_charged_again: u64,
     /// Calls the provider answered again, free.
     pub calls_repeated: u64,
+    /// Replies acted on whose decision was in no commit by then.
+    #[serde(default)]
+    pub replies_uncommitted: u64,
     /// Leases granted above the first of each lock.
     pub lease_takeovers: u64,
     /// Writes refused to deposed or other executors.

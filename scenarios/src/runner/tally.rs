@@ -1,19 +1,24 @@
 //! What was counted and measured in a run: a fold over what the observer saw.
 
 use super::Figures;
-use crate::{fact::Fact, invariant::Sight};
+use crate::{
+    fact::{Answered, Fact},
+    invariant::Sight,
+};
 use hdrhistogram::Histogram;
 use kernel::{
-    effect,
-    id::{ClientId, Fence, ReservationId},
-    lease, record,
+    admit, effect,
+    id::{ClientId, Fence, ReservationId, RunId, TenantId},
+    lease,
+    money::MicroUsd,
+    record,
     record::Record,
     request::{Refusal, Reply, Turn},
     reserve::{self, Level},
     run,
     serve::Announcement,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The longest run wall that is told apart: a thousand hours, in nanoseconds.
 const LONGEST_WALL_NS: u64 = 3_600_000_000_000_000;
@@ -39,13 +44,88 @@ pub struct Raw {
     pub over_cap: [u64; Level::ALL.len()],
 }
 
+/// A refusal's room and kind, as figures name them.
+fn named(refusal: &Refusal) -> (&'static str, &'static str) {
+    use admit::Refusal as A;
+    use effect::Refusal as E;
+    use lease::Refusal as L;
+    use reserve::Refusal as V;
+    use run::Refusal as R;
+    match refusal {
+        Refusal::Admit(refusal) => (
+            "admit",
+            match refusal {
+                A::Halted { .. } => "halted",
+                A::TooManyRuns { .. } => "too-many-runs",
+                A::TooDear { .. } => "too-dear",
+                A::TooDeep { .. } => "too-deep",
+                A::NoUsers => "no-users",
+            },
+        ),
+        Refusal::Lease(refusal) => (
+            "lease",
+            match refusal {
+                L::Held { .. } => "held",
+                L::WaiterExpired { .. } => "waiter-expired",
+                L::Deposed { .. } => "deposed",
+                L::NotHolder { .. } => "not-holder",
+                L::NoAuthority { .. } => "no-authority",
+                L::NoTerm => "no-term",
+                L::Nobody { .. } => "nobody",
+                L::OtherTenant { .. } => "other-tenant",
+            },
+        ),
+        Refusal::Effect(refusal) => (
+            "effect",
+            match refusal {
+                E::Empty => "empty",
+                E::Misnumbered { .. } => "misnumbered",
+            },
+        ),
+        Refusal::Reserve(refusal) => (
+            "reserve",
+            match refusal {
+                V::OverCap { .. } => "over-cap",
+                V::NoSlot { .. } => "no-slot",
+                V::WaiterExpired { .. } => "waiter-expired",
+                V::NoCap { .. } => "no-cap",
+                V::NoPrice { .. } => "no-price",
+                V::Nothing => "nothing",
+                V::TooMuch => "too-much",
+                V::WrongAttempt { .. } => "wrong-attempt",
+                V::Unknown { .. } => "unknown",
+                V::Ended { .. } => "ended",
+                V::AwaitsOwner { .. } => "awaits-owner",
+                V::StillLive { .. } => "still-live",
+                V::WrongTenant { .. } => "wrong-tenant",
+            },
+        ),
+        Refusal::Run(refusal) => (
+            "run",
+            match refusal {
+                R::Unknown { .. } => "unknown",
+                R::Taken { .. } => "taken",
+                R::Ended { .. } => "ended",
+                R::IllegalArm { .. } => "illegal-arm",
+                R::ReservationDisagrees { .. } => "reservation-disagrees",
+                R::AttemptRunning { .. } => "attempt-running",
+            },
+        ),
+    }
+}
+
 /// The figures of a run in the making.
 pub(super) struct Tally {
     figures: Figures,
     raw: Raw,
     /// The records folded so far: a frame may be seen twice, when it was made and when the ledger was opened after it.
     next_seq: u64,
-    open: BTreeSet<ReservationId>,
+    /// Open reservations: what each sets aside, and for which run.
+    open: BTreeMap<ReservationId, (MicroUsd, (TenantId, RunId))>,
+    charged: BTreeSet<ReservationId>,
+    /// Runs that had a call turned away for want of credit.
+    without_credit: BTreeSet<(TenantId, RunId)>,
+    refused: BTreeMap<(&'static str, &'static str), u64>,
     waited: BTreeSet<(ClientId, u32, u64)>,
 }
 
@@ -64,7 +144,10 @@ impl Tally {
                 over_cap: [0; Level::ALL.len()],
             },
             next_seq: 0,
-            open: BTreeSet::new(),
+            open: BTreeMap::new(),
+            charged: BTreeSet::new(),
+            without_credit: BTreeSet::new(),
+            refused: BTreeMap::new(),
             waited: BTreeSet::new(),
         }
     }
@@ -109,9 +192,9 @@ impl Tally {
     fn recorded(&mut self, record: &Record, time_ns: u64) {
         let figures = &mut self.figures;
         match &record.event {
-            record::Event::Reserve(reserve::Event::Reserved { reservation, .. }) => {
+            record::Event::Reserve(reserve::Event::Reserved { reservation, run, worst, .. }) => {
                 figures.reserves_admitted += 1;
-                self.open.insert(*reservation);
+                self.open.insert(*reservation, (*worst, (record.tenant, *run)));
             }
             record::Event::Reserve(reserve::Event::Settled { reservation, cost, .. }) => {
                 figures.calls_served += 1;
@@ -126,23 +209,31 @@ impl Tally {
             record::Event::Lease(lease::Event::Granted { fence, .. }) => {
                 figures.lease_takeovers += u64::from(*fence > Fence(1));
             }
-            record::Event::Run(run::Event::Ended { outcome, .. }) => {
+            record::Event::Run(run::Event::Ended { run, outcome }) => {
                 figures.runs_ended += 1;
                 self.raw.runs += 1;
                 self.raw.last_ended_ns = time_ns;
                 figures.runs_complete += u64::from(*outcome == run::Ending::Complete);
+                figures.runs_halted += u64::from(*outcome == run::Ending::Halted);
+                let without = self.without_credit.contains(&(record.tenant, *run));
+                figures.runs_without_credit += u64::from(*outcome == run::Ending::Incomplete && without);
             }
-            record::Event::Effect(effect::Event::Decided { outcome: Err(refusal), .. }) => match refusal {
-                Refusal::Reserve(reserve::Refusal::OverCap { level, .. }) => {
-                    figures.reserves_over_cap += 1;
-                    let known = Level::ALL.iter().position(|known| known == level).expect("every level is among all");
-                    self.raw.over_cap[known] += 1;
-                }
-                Refusal::Lease(lease::Refusal::Deposed { .. } | lease::Refusal::NotHolder { .. }) => {
-                    figures.writes_refused += 1;
-                }
-                _ => {}
-            },
+            record::Event::Effect(effect::Event::Decided { outcome: Err(refusal), .. }) => self.refused(refusal),
+            _ => {}
+        }
+    }
+
+    fn refused(&mut self, refusal: &Refusal) {
+        *self.refused.entry(named(refusal)).or_default() += 1;
+        match refusal {
+            Refusal::Reserve(reserve::Refusal::OverCap { level, .. }) => {
+                self.figures.reserves_over_cap += 1;
+                let known = Level::ALL.iter().position(|known| known == level).expect("every level is among all");
+                self.raw.over_cap[known] += 1;
+            }
+            Refusal::Lease(lease::Refusal::Deposed { .. } | lease::Refusal::NotHolder { .. }) => {
+                self.figures.writes_refused += 1;
+            }
             _ => {}
         }
     }
@@ -151,8 +242,13 @@ impl Tally {
         let figures = &mut self.figures;
         match fact {
             Fact::CallSent { .. } => figures.calls_sent += 1,
-            Fact::Charged { cost, .. } => {
+            Fact::ActedOn { seq, .. } => figures.replies_uncommitted += u64::from(*seq >= self.next_seq),
+            Fact::TurnedAway { key, answered: Answered::NoCredit } => {
+                self.without_credit.extend(self.open.get(key).map(|(_, run)| *run));
+            }
+            Fact::Charged { key, cost, .. } => {
                 figures.calls_charged += 1;
+                figures.calls_charged_again += u64::from(!self.charged.insert(*key));
                 figures.invoice_micro_usd = figures.invoice_micro_usd.saturating_add(cost.0);
             }
             Fact::Repeated { .. } => figures.calls_repeated += 1,
@@ -185,7 +281,9 @@ impl Tally {
             run_wall_p99_ns: quantile(0.99),
             calls_per_1000_s: per(self.figures.calls_served, self.raw.last_settled_ns, 1_000 * 1_000_000_000),
             ledger_wait_ppm: per(self.raw.ledger_wait_ns, self.raw.wall_ns, 1_000_000),
+            refusals: self.refused.iter().map(|((room, kind), times)| (format!("{room}.{kind}"), *times)).collect(),
             reservations_open: self.open.len() as u64,
+            open_micro_usd: self.open.values().fold(0, |sum, (worst, _)| sum.saturating_add(worst.0)),
             overspends,
             ..self.figures.clone()
         }
