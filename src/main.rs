@@ -6,6 +6,7 @@
 //! What is deliberately not here: no rule of the ledger, no fault and no invariant. This crate reads files, plays what
 //! `scenarios` prepares on as many threads as it is told, and writes down what came of it.
 
+mod check;
 mod choices;
 mod clock;
 mod exit;
@@ -52,6 +53,8 @@ enum Command {
     Repro(repro::Args),
     /// Show the history of a kept run: what was seen, when, on which node.
     Show(show::Args),
+    /// Work a recorded run out again from its files alone, and say whether they hold up.
+    Check(check::Args),
 }
 
 fn main() -> ExitCode {
@@ -98,5 +101,6 @@ fn perform(cli: Cli) -> Result<Exit, Failure> {
         Command::Gate(args) => gate::perform(&args, &mut out()?),
         Command::Repro(args) => repro::perform(&args, &mut out()?),
         Command::Show(args) => show::perform(&args, &mut out()?),
+        Command::Check(args) => check::perform(&args, &mut out()?),
     }
 }

@@ -155,6 +155,61 @@ fn the_rules_see_what_they_forbid() {
     }
 }
 
+/// What the checker may not mention, and why: it is to share no code with what it checks.
+const NOT_FOR_THE_CHECKER: [(&str, &str); 5] = [
+    ("kernel", "what decided and applied a record does not say whether it was right; set the form down in wire.rs"),
+    ("sim", "read entries by their documented form; told.rs has it"),
+    ("faults", "a plan is read from the capsule as text"),
+    ("reports", "the checker makes findings; who prints them is src/check.rs"),
+    ("crate", "invariants, model, cast and runner made what is checked; fold the rule anew"),
+];
+
+#[test]
+fn the_checker_shares_no_code_with_what_it_checks() {
+    let folder = root().join("scenarios/src/checker");
+    let (mut complaints, mut files) = (Vec::new(), 0);
+    for entry in fs::read_dir(&folder).expect("the checker has a folder of its own") {
+        let path = entry.expect("an entry of it can be read").path();
+        assert!(path.is_file(), "{}: look into it here as well", path.display());
+        files += 1;
+        let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
+        complaints.extend(shared(&name, &fs::read_to_string(&path).expect("a source can be read")));
+    }
+    assert!(files >= 10, "only {files} files were found in {}", folder.display());
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+/// What one file of the checker shares. Paths count, words in comments do not.
+fn shared(name: &str, text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let code = line.split("//").next().unwrap_or_default();
+        for (root, remedy) in NOT_FOR_THE_CHECKER {
+            let paths = [format!("{root}::"), format!("use {root};"), format!("{root} as ")];
+            if paths.iter().any(|path| mentions(code, path)) {
+                complaints
+                    .push(format!("scenarios/src/checker/{name}:{}: `{root}` in the checker; {remedy}", index + 1));
+            }
+        }
+    }
+    complaints
+}
+
+#[test]
+fn what_the_checker_would_share_is_seen() {
+    for (code, seen) in [
+        ("use kernel::record::Record;", true),
+        ("use crate::invariant::Watch;", true),
+        ("    let cost = crate::invariant::budget::cost_of(price, usage);", true),
+        ("use sim as world;", true),
+        ("pub(crate) use super::wire;", false),
+        ("use super::told::Fact; // not kernel::Fact", false),
+        ("Broken { invariant: \"kernel-panic\".to_owned() }", false),
+    ] {
+        assert_eq!(!shared("log.rs", code).is_empty(), seen, "{code}");
+    }
+}
+
 /// Named so that a reader who looks for the pure files finds their home.
 #[test]
 fn the_front_of_the_kernel_says_where_budgets_are_checked() {

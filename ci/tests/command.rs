@@ -103,6 +103,8 @@ fn bad_usage_is_answered_with_what_to_type() {
         ("gate --budget soon", "--budget"),
         ("gate --junit nowhere/gate.xml", "a folder that exists"),
         ("report --budget soon", "--budget"),
+        ("check", "<RUN_DIR>"),
+        ("check nowhere", "give the folder of a recorded run"),
     ] {
         refuses(&[], arguments, 2, &[says]);
     }
@@ -404,7 +406,7 @@ fn the_published_trace_is_served_whole() {
 #[test]
 fn help_reads_as_it_did() {
     let folder = folder_with(&[]);
-    for subcommand in ["", "report", "list", "run", "gate", "repro", "show"] {
+    for subcommand in ["", "report", "list", "run", "gate", "repro", "show", "check"] {
         let said = shakedown(folder.path(), &format!("{subcommand} --help"));
         assert_eq!(said.exit, 0, "{}", said.err);
         let name = if subcommand.is_empty() { "help.txt".to_owned() } else { format!("help-{subcommand}.txt") };

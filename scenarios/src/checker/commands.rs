@@ -1,0 +1,123 @@
+//! What a command says against what it made, record by record: nothing more, nothing less, and the answer says so.
+
+use super::{
+    answers::Before,
+    requests::Part,
+    told::{AdmitCommand, Command, LeaseCommand, ReserveCommand, RunCommand, plain_outcome},
+    wire::{Admitted, Budgeted, Event, LeaseOutcome, Leased, Outcome, Ran, Record, ReserveOutcome},
+};
+
+/// How many of the records at the head of `left` the command made, if they and the outcome are what it says.
+pub(super) fn made(
+    command: &Command,
+    outcome: &Outcome,
+    left: &[Record],
+    part: &Part<'_>,
+    before: &Before<'_>,
+) -> Option<usize> {
+    let event = left.first().map(|record| &record.event);
+    if let Some(plain) = plain_outcome(command)
+        && *outcome != plain
+    {
+        return None;
+    }
+    let one = |fits: bool| fits.then_some(1);
+    match *command {
+        Command::Admit(AdmitCommand::SetHalt { tenant, switch }) => {
+            one(event == Some(&Event::Admit(Admitted::HaltSet { tenant, switch })))
+        }
+        Command::Admit(AdmitCommand::SetQuota { tenant, user, quota }) => {
+            one(event == Some(&Event::Admit(Admitted::QuotaSet { tenant, user, quota })))
+        }
+        Command::Lease(LeaseCommand::Tick) => Some(left.len()),
+        Command::Lease(command) => one(leased(command, outcome, event?, part, before)),
+        Command::Reserve(command) => reserved(command, outcome, left, part, before),
+        Command::Run(command @ RunCommand::Spawn { run, .. }) => {
+            let spawned = command.spawned()?;
+            match before.runs.run(part.asked.request.tenant, run) {
+                Some(known) => (known.spawned == spawned).then_some(0),
+                None => one(event == Some(&Event::Run(spawned))),
+            }
+        }
+        Command::Run(RunCommand::EndAttempt { run, unit, attempt, state }) => {
+            one(event == Some(&Event::Run(Ran::AttemptEnded { run, unit, attempt, state })))
+        }
+        Command::Run(RunCommand::End { run, outcome }) => one(event == Some(&Event::Run(Ran::Ended { run, outcome }))),
+    }
+}
+
+/// A lease's record and outcome.
+fn leased(command: LeaseCommand, outcome: &Outcome, event: &Event, part: &Part<'_>, before: &Before<'_>) -> bool {
+    let held = |fence, until| *outcome == Outcome::Lease(LeaseOutcome::Held { fence, until });
+    let extended = |lock, ttl_ns: u64, found: (_, u64, u64)| {
+        let asked = before.time.saturating_add(ttl_ns);
+        let old = before.writers.grant(lock).map_or(0, |grant| grant.until);
+        found.0 == lock && found.2 == old.max(asked) && held(found.1, found.2)
+    };
+    match (command, event) {
+        (
+            LeaseCommand::Acquire { lock, executor, ttl_ns },
+            Event::Lease(Leased::Granted { lock: on, executor: to, client, fence, until }),
+        ) => {
+            let term = before.time.saturating_add(ttl_ns);
+            (lock, executor, part.asked.request.client, term) == (*on, *to, *client, *until) && held(*fence, *until)
+        }
+        (
+            LeaseCommand::Acquire { lock, executor, ttl_ns },
+            Event::Lease(Leased::Renewed { lock: on, fence, until }),
+        ) => {
+            let own = before.writers.grant(lock).is_some_and(|grant| grant.executor == executor);
+            own && extended(lock, ttl_ns, (*on, *fence, *until))
+        }
+        (LeaseCommand::Renew { held, ttl_ns }, Event::Lease(Leased::Renewed { lock, fence, until })) => {
+            extended(held.lock, ttl_ns, (*lock, *fence, *until)) && held.fence == *fence
+        }
+        (LeaseCommand::Yield { held }, Event::Lease(Leased::Yielded { lock, fence })) => {
+            (held.lock, held.fence) == (*lock, *fence)
+        }
+        _ => false,
+    }
+}
+
+/// What a command about money made.
+fn reserved(
+    command: ReserveCommand,
+    outcome: &Outcome,
+    left: &[Record],
+    part: &Part<'_>,
+    before: &Before<'_>,
+) -> Option<usize> {
+    let Event::Reserve(event) = left.first()?.event else { return None };
+    let one = |fits: bool| fits.then_some(1);
+    let settled = |reservation, usage, owner| match event {
+        Budgeted::Settled { reservation: id, usage: used, cost, overrun, by_owner } => {
+            (id, used, by_owner) == (reservation, usage, owner)
+                && *outcome == Outcome::Reserve(ReserveOutcome::Settled { cost, overrun })
+        }
+        _ => false,
+    };
+    match command {
+        ReserveCommand::SetCap { tenant, level, cap } => one(event == Budgeted::CapSet { tenant, level, cap }),
+        ReserveCommand::SetSlots { tenant, slots } => one(event == Budgeted::SlotsSet { tenant, slots }),
+        ReserveCommand::SetPrice(price) => one(event == Budgeted::PriceSet(price)),
+        ReserveCommand::Reserve { run, unit, attempt, model, worst } => {
+            let Budgeted::Reserved { reservation, price, user, day, .. } = event else { return None };
+            let right = Budgeted::Reserved { reservation, run, unit, attempt, user, day, price, worst };
+            let known = before.runs.run(part.asked.request.tenant, run).is_some_and(|run| run.user == user);
+            let started = Event::Run(Ran::AttemptStarted { run, unit, attempt, reservation });
+            let fits = event == right
+                && known
+                && before.budget.price(model) == Some(price)
+                && left.get(1).is_some_and(|record| record.event == started)
+                && *outcome == Outcome::Reserve(ReserveOutcome::Reserved(reservation));
+            fits.then_some(2)
+        }
+        ReserveCommand::Settle { reservation, usage } => one(settled(reservation, usage, false)),
+        ReserveCommand::Release { reservation } => one(event == Budgeted::Released { reservation, by_owner: false }),
+        ReserveCommand::Resolve { reservation, charged: Some(usage) } => one(settled(reservation, usage, true)),
+        ReserveCommand::Resolve { reservation, charged: None } => {
+            let released = *outcome == Outcome::Reserve(ReserveOutcome::Released);
+            one(released && event == Budgeted::Released { reservation, by_owner: true })
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Runs and attempts, worked out anew: legal arms, one end each, and money that ends as its attempt does.
+
+use super::{
+    findings::{Findings, Place, Rule},
+    wire::{Budgeted, Ending, Event, Ran, Record, State},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub spawned: Ran,
+    pub user: u32,
+    running: u32,
+    /// The record that ended it, and how.
+    pub ended: Option<(u64, Ending)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    state: State,
+    reservation: u64,
+}
+
+/// An attempt's name: tenant, run, unit, number.
+type AttemptName = (u32, u64, u32, u32);
+
+/// How a reservation ended in the frame at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Money {
+    Settled,
+    Released,
+}
+
+/// The reckoning so far.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    runs: BTreeMap<(u32, u64), Run>,
+    attempts: BTreeMap<AttemptName, Attempt>,
+    open: BTreeSet<u64>,
+    attempts_ended: Vec<(u64, State, u64, Place)>,
+    money_ended: BTreeMap<u64, (Money, Place)>,
+}
+
+impl Runs {
+    /// Folds a record. [`Runs::frame_ends`] ends a frame.
+    pub(super) fn record(&mut self, record: &Record, place: Place, found: &mut Findings) {
+        let (seq, tenant) = (record.seq, record.tenant);
+        match record.event {
+            Event::Reserve(Budgeted::Reserved { reservation, run, user, .. }) => {
+                self.open.insert(reservation);
+                if let Some(row) = self.live(seq, (tenant, run), place, found)
+                    && row.user != user
+                {
+                    let complaint = format!("record {seq} reserves for user {user} in run {run} of user {}", row.user);
+                    found.broken(Rule::Arms, place, complaint);
+                }
+            }
+            Event::Reserve(Budgeted::Settled { reservation, by_owner, .. }) => {
+                self.money(reservation, Money::Settled, by_owner, place);
+            }
+            Event::Reserve(Budgeted::Released { reservation, by_owner }) => {
+                self.money(reservation, Money::Released, by_owner, place);
+            }
+            Event::Run(event) => self.ran(seq, tenant, event, place, found),
+            _ => {}
+        }
+    }
+
+    fn money(&mut self, reservation: u64, how: Money, by_owner: bool, place: Place) {
+        self.open.remove(&reservation);
+        if !by_owner {
+            self.money_ended.insert(reservation, (how, place));
+        }
+    }
+
+    fn live(&mut self, seq: u64, key: (u32, u64), place: Place, found: &mut Findings) -> Option<&mut Run> {
+        match self.runs.get_mut(&key) {
+            None => {
+                found.broken(Rule::Arms, place, format!("record {seq} is of run {}, which was never spawned", key.1));
+                None
+            }
+            Some(Run { ended: Some((end, _)), .. }) => {
+                let complaint = format!("record {seq} is of run {}, which record {end} had ended", key.1);
+                found.broken(Rule::RunsEnd, place, complaint);
+                None
+            }
+            Some(run) => Some(run),
+        }
+    }
+
+    fn ran(&mut self, seq: u64, tenant: u32, event: Ran, place: Place, found: &mut Findings) {
+        match event {
+            Ran::Spawned { run, user, .. } => {
+                let row = Run { spawned: event, user, running: 0, ended: None };
+                let again = self.runs.insert((tenant, run), row).is_some();
+                found.must(Rule::RunsEnd, place, !again, || format!("record {seq} spawns run {run} again"));
+            }
+            Ran::AttemptStarted { run, unit, attempt, reservation } => {
+                if let Some(row) = self.live(seq, (tenant, run), place, found) {
+                    row.running += 1;
+                }
+                let next = self.next_attempt(tenant, run, unit);
+                let fits = next == Some(attempt) && self.open.contains(&reservation);
+                found.must(Rule::Arms, place, fits, || {
+                    format!("record {seq} starts attempt {attempt} of unit {unit} of run {run}; the next is {next:?}")
+                });
+                let started = Attempt { state: State::Running, reservation };
+                self.attempts.insert((tenant, run, unit, attempt), started);
+            }
+            Ran::AttemptEnded { run, unit, attempt, state } => {
+                if let Some(row) = self.live(seq, (tenant, run), place, found) {
+                    row.running = row.running.saturating_sub(1);
+                }
+                let row = self.attempts.get_mut(&(tenant, run, unit, attempt));
+                let from = row.as_ref().map(|row| row.state);
+                found.must(Rule::Arms, place, from == Some(State::Running) && state != State::Running, || {
+                    format!("record {seq} ends attempt {attempt} of unit {unit} of run {run} {state:?}; it is {from:?}")
+                });
+                if let Some(row) = row {
+                    row.state = state;
+                    self.attempts_ended.push((row.reservation, state, seq, place));
+                }
+            }
+            Ran::Ended { run, outcome } => {
+                let Some(row) = self.live(seq, (tenant, run), place, found) else { return };
+                row.ended = Some((seq, outcome));
+                let running = row.running;
+                found.must(Rule::RunsEnd, place, running == 0, || {
+                    format!("record {seq} ends run {run}, and {running} attempts of it are running")
+                });
+            }
+        }
+    }
+
+    /// Each attempt that the frame ended goes together with its reservation's end, and the other way round.
+    pub(super) fn frame_ends(&mut self, found: &mut Findings) {
+        for (reservation, state, seq, place) in self.attempts_ended.drain(..) {
+            let ended = self.money_ended.remove(&reservation).map(|(how, _)| how);
+            let right = match state {
+                State::Succeeded => Some(Money::Settled),
+                State::Failed | State::Cancelled => Some(Money::Released),
+                State::Running | State::Indeterminate => None,
+            };
+            if ended != right {
+                let complaint =
+                    format!("record {seq} ends an attempt {state:?}; its reservation {reservation} is {ended:?}");
+                found.broken(Rule::Arms, place, complaint);
+            }
+        }
+        for (reservation, (how, place)) in std::mem::take(&mut self.money_ended) {
+            found.broken(
+                Rule::Arms,
+                place,
+                format!("reservation {reservation} is {how:?} by its run, and its attempt goes on"),
+            );
+        }
+    }
+
+    /// The attempt of a unit that may start, if any may.
+    pub(super) fn next_attempt(&self, tenant: u32, run: u64, unit: u32) -> Option<u32> {
+        let mut all = self.attempts.range((tenant, run, unit, 0)..=(tenant, run, unit, u32::MAX));
+        let Some(((.., number), latest)) = all.next_back() else { return Some(1) };
+        match latest.state {
+            State::Failed | State::Cancelled => number.checked_add(1),
+            State::Running | State::Succeeded | State::Indeterminate => None,
+        }
+    }
+
+    /// Where an attempt stands, if it was started.
+    pub(super) fn state(&self, name: AttemptName) -> Option<State> {
+        self.attempts.get(&name).map(|row| row.state)
+    }
+
+    /// The reservation of an attempt.
+    pub(super) fn reservation_of(&self, name: AttemptName) -> Option<u64> {
+        self.attempts.get(&name).map(|row| row.reservation)
+    }
+
+    /// The first attempt of a run that is running: its unit and number.
+    pub(super) fn running(&self, tenant: u32, run: u64) -> Option<(u32, u32)> {
+        let mut all = self.attempts.range((tenant, run, 0, 0)..=(tenant, run, u32::MAX, u32::MAX));
+        all.find(|(_, row)| row.state == State::Running).map(|((_, _, unit, number), _)| (*unit, *number))
+    }
+
+    /// A run, if it was spawned.
+    pub(super) fn run(&self, tenant: u32, run: u64) -> Option<&Run> {
+        self.runs.get(&(tenant, run))
+    }
+
+    /// Runs that have not ended.
+    pub(super) fn unended(&self) -> impl Iterator<Item = u64> {
+        self.runs.iter().filter(|(_, run)| run.ended.is_none()).map(|((_, run), _)| *run)
+    }
+
+    /// Somebody says that a run is over.
+    pub(super) fn over(&self, tenant: u32, run: u64, ending: Ending, place: Place, found: &mut Findings) {
+        let ended = self.run(tenant, run).and_then(|row| row.ended);
+        found.must(Rule::RunsEnd, place, ended.is_some_and(|(_, how)| how == ending), || {
+            format!("run {run} is said to be over, {ending:?}; recorded is {ended:?}")
+        });
+    }
+
+    /// At rest every run has ended.
+    pub(super) fn at_rest(&self, place: Place, found: &mut Findings) {
+        if self.runs.is_empty() {
+            return;
+        }
+        let unended: Vec<u64> = self.unended().collect();
+        found.must(Rule::RunsEnd, place, unended.is_empty(), || {
+            format!("at rest {} runs have not ended; the first is {}", unended.len(), unended[0])
+        });
+    }
+}
