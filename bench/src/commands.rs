@@ -168,7 +168,7 @@ impl Desk {
     fn commit(&mut self, request: Request) -> Vec<Outcome> {
         self.now_ns += 1_000;
         let batch = vec![Submitted::arriving(request, self.now_ns)];
-        let mut committed = self.ledger.commit(self.now_ns, batch).expect("a store in memory does not break");
+        let mut committed = self.ledger.commit(self.now_ns, &batch).expect("a store in memory does not break");
         match committed.replies.pop() {
             Some(Reply::Decided(decision)) => decision.outcome.expect("nothing is refused"),
             other => panic!("a request is decided at once: {other:?}"),

@@ -9,12 +9,7 @@ use crate::{
     request::{Answer, Command, Decision, FromLedger, Query, Reply, Request, ToLedger},
 };
 use sim::{MAX_FRAME_BYTES, NodeId, Stream, Time, World};
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-    time::Duration,
-};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 use tokio::sync::Notify;
 
 /// The pause between repeats doubles until it is this many times the first.
@@ -72,8 +67,8 @@ impl Client {
             requests: 0,
             queries: 0,
             acknowledged: 0,
-            over: BTreeSet::new(),
-            outstanding: BTreeMap::new(),
+            over: Vec::new(),
+            outstanding: Vec::new(),
             waiting_since: Time::ZERO,
             waited_ns: 0,
             jitter: world.stream(JITTER ^ id.0),
@@ -164,9 +159,9 @@ struct State {
     queries: u64,
     /// Every request up to this one is over.
     acknowledged: u64,
-    /// Requests above it that are over.
-    over: BTreeSet<u64>,
-    outstanding: BTreeMap<Key, Letterbox>,
+    /// Requests above it that are over, in any order. It and what is outstanding are a handful: they are gone through.
+    over: Vec<u64>,
+    outstanding: Vec<(Key, Letterbox)>,
     /// Since when something is outstanding; means nothing while nothing is.
     waiting_since: Time,
     waited_ns: u64,
@@ -174,7 +169,7 @@ struct State {
 }
 
 /// What is outstanding.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Key {
     Request(u64),
     Query(u64),
@@ -200,6 +195,12 @@ struct Outstanding {
     shared: Rc<Shared>,
     key: Key,
     bell: Rc<Notify>,
+}
+
+impl State {
+    fn letterbox(&mut self, key: Key) -> Option<&mut Letterbox> {
+        self.outstanding.iter_mut().find(|(of, _)| *of == key).map(|(_, letterbox)| letterbox)
+    }
 }
 
 impl Shared {
@@ -229,13 +230,13 @@ impl Shared {
         }
         let letterbox = Letterbox::default();
         let bell = letterbox.bell.clone();
-        state.outstanding.insert(key, letterbox);
+        state.outstanding.push((key, letterbox));
         Outstanding { shared: self.clone(), key, bell }
     }
 
     fn hand(&self, key: Key, mail: Mail) {
         let state = &mut *self.state.borrow_mut();
-        let Some(letterbox) = state.outstanding.get_mut(&key) else { return };
+        let Some(letterbox) = state.letterbox(key) else { return };
         // Busy is no news: the next repeat is its answer. What decides is not overwritten by what came late.
         let is_news = !matches!(mail, Mail::Reply(Reply::Busy));
         if is_news && matches!(letterbox.mail, None | Some(Mail::Waiting)) {
@@ -245,7 +246,7 @@ impl Shared {
     }
 
     fn take(&self, key: Key) -> Option<Mail> {
-        self.state.borrow_mut().outstanding.get_mut(&key)?.mail.take()
+        self.state.borrow_mut().letterbox(key)?.mail.take()
     }
 
     /// Sends what `encode` gives for the time spent so far, again and again, until something decides.
@@ -298,10 +299,11 @@ impl Drop for Outstanding {
     fn drop(&mut self) {
         let now = self.shared.world.now();
         let state = &mut *self.shared.state.borrow_mut();
-        state.outstanding.remove(&self.key);
+        state.outstanding.retain(|(key, _)| *key != self.key);
         if let Key::Request(number) = self.key {
-            state.over.insert(number);
-            while state.over.remove(&(state.acknowledged + 1)) {
+            state.over.push(number);
+            while let Some(at) = state.over.iter().position(|over| *over == state.acknowledged + 1) {
+                state.over.swap_remove(at);
                 state.acknowledged += 1;
             }
         }
@@ -311,8 +313,12 @@ impl Drop for Outstanding {
     }
 }
 
+/// What most messages fit in, in bytes: a frame that need not grow as it is written.
+const MESSAGE_BYTES: usize = 128;
+
 fn encoded(message: &ToLedger) -> Vec<u8> {
-    let frame = postcard::to_stdvec(message).expect("a message of plain data can be encoded");
+    let frame = postcard::to_extend(message, Vec::with_capacity(MESSAGE_BYTES))
+        .expect("a message of plain data can be encoded");
     assert!(frame.len() <= MAX_FRAME_BYTES, "a message of {} bytes; a frame carries {MAX_FRAME_BYTES}", frame.len());
     frame
 }

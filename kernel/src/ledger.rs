@@ -115,7 +115,7 @@ impl<S: Store> Ledger<S> {
 
     /// Decides a batch in order, makes it durable as one frame, then answers. `now_ns` is the writer's monotonic clock; the
     /// first reading after opening is fixed onto the highest ledger time committed.
-    pub fn commit(&mut self, now_ns: u64, batch: Vec<Submitted>) -> Result<Committed, LedgerError> {
+    pub fn commit(&mut self, now_ns: u64, batch: &[Submitted]) -> Result<Committed, LedgerError> {
         if self.poisoned {
             return Err(LedgerError::Poisoned);
         }

@@ -262,6 +262,9 @@ struct Body<'a> {
     event: &'a Event,
 }
 
+/// What most frames fit in, in bytes.
+const FRAME_BYTES: usize = 512;
+
 /// A frame being written: each record is encoded once, for its hash and for the frame.
 #[derive(Debug)]
 pub struct Draft {
@@ -275,7 +278,7 @@ impl Draft {
     /// An empty frame at `time` after `head`.
     pub fn new(head: Head, time: LedgerTime) -> Draft {
         assert!(time >= head.time, "ledger time never goes back: {time} after {}", head.time);
-        Draft { time, first_seq: head.next_seq, next_seq: head.next_seq, records: Vec::new() }
+        Draft { time, first_seq: head.next_seq, next_seq: head.next_seq, records: Vec::with_capacity(FRAME_BYTES) }
     }
 
     /// Whether there is no record in it.

@@ -34,6 +34,12 @@ pub const ANNOUNCEMENT: u16 = 16;
 /// History kind of a frame that made no sense and was dropped; its data are the sender's number, as a little-endian `u32`.
 pub const GARBAGE: u16 = 17;
 
+/// What most announcements fit in, in bytes.
+const ANNOUNCEMENT_BYTES: usize = 1000;
+
+/// What most messages to clients fit in, in bytes.
+const MESSAGE_BYTES: usize = 64;
+
 /// What the server tells the run's history, for observers. Made when it is true: a commit after it is durable and before any
 /// reply leaves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,7 +114,7 @@ async fn serve_until_broken<S: Store>(
     let opening = planted.clone();
     let (ledger, last_frame) = world
         .offload(move || {
-            let mut ledger = Ledger::open(open()?, opening)?;
+            let mut ledger = Box::new(Ledger::open(open()?, opening)?);
             let last_frame = ledger.last_frame()?;
             Ok::<_, LedgerError>((ledger, last_frame))
         })
@@ -134,7 +140,8 @@ async fn serve_until_broken<S: Store>(
 }
 
 fn announce(world: &World, announcement: &Announcement) {
-    world.note(ANNOUNCEMENT, &postcard::to_stdvec(announcement).expect("an announcement of plain data can be encoded"));
+    let bytes = postcard::to_extend(announcement, Vec::with_capacity(ANNOUNCEMENT_BYTES));
+    world.note(ANNOUNCEMENT, &bytes.expect("an announcement of plain data can be encoded"));
 }
 
 /// The writer's clock, which decides leases and the terms of waiters.
@@ -253,7 +260,8 @@ fn is_the_ledgers_own(request: &Request) -> bool {
 }
 
 fn send(world: &World, to: NodeId, message: &FromLedger) {
-    world.send(to, postcard::to_stdvec(message).expect("a message of plain data can be encoded"));
+    let frame = postcard::to_extend(message, Vec::with_capacity(MESSAGE_BYTES));
+    world.send(to, frame.expect("a message of plain data can be encoded"));
 }
 
 fn send_reply(world: &World, to: NodeId, (client, incarnation, number): Name, reply: Reply) {
@@ -375,6 +383,15 @@ struct Batch {
     origins: Vec<Origin>,
 }
 
+/// What comes back from a commit: the ledger and the batch that went into it, and what became of the batch.
+struct Durable<S: Store> {
+    ledger: Box<Ledger<S>>,
+    submitted: Vec<Submitted>,
+    committed: Result<Committed, LedgerError>,
+    /// Whether the replies have left already, which only a bug lets them.
+    answered: bool,
+}
+
 /// Where a submitted request came from.
 #[derive(Clone, Copy)]
 enum Origin {
@@ -432,7 +449,7 @@ impl Freed {
     }
 }
 
-/// The writing task.
+/// The writing task. The ledger goes from hand to hand in a box: it is some kilobytes of tables' heads, and moves often.
 struct Writer {
     world: World,
     clock: Rc<Clock>,
@@ -445,7 +462,7 @@ struct Writer {
 
 impl Writer {
     /// The genesis of an empty ledger, and a tick at once: it fixes the clock onto the highest ledger time committed.
-    async fn begin<S: Store>(&mut self, ledger: Ledger<S>, is_empty: bool) -> Result<Ledger<S>, LedgerError> {
+    async fn begin<S: Store>(&mut self, ledger: Box<Ledger<S>>, is_empty: bool) -> Result<Box<Ledger<S>>, LedgerError> {
         let mut batch = Batch::default();
         let has_genesis = is_empty && !self.settings.genesis.is_empty();
         if has_genesis {
@@ -459,7 +476,7 @@ impl Writer {
         Ok(ledger)
     }
 
-    async fn serve<S: Store>(mut self, mut ledger: Ledger<S>) -> Result<Infallible, LedgerError> {
+    async fn serve<S: Store>(mut self, mut ledger: Box<Ledger<S>>) -> Result<Infallible, LedgerError> {
         loop {
             self.answer_questions(&ledger).await;
             let batch = self.form_batch(ledger.tick_due_ns());
@@ -515,9 +532,9 @@ impl Writer {
         if freed.by_expiry || !called.is_empty() {
             batch.push(self.own(Request::tick()));
         }
-        let mut names = BTreeSet::new();
+        let mut names: Vec<Name> = Vec::new();
         for (called, Arrival { from, submitted }) in called {
-            names.insert(name(&submitted.request));
+            names.push(name(&submitted.request));
             freed.add(&submitted.request);
             batch.push((Origin::Waiter(from, called), submitted));
         }
@@ -531,7 +548,8 @@ impl Writer {
                 send_waiting(&self.world, arrival.from, name(request));
             } else if freed.would_be_taken_by(request, &desk.parked) {
                 held_back.push(arrival);
-            } else if names.insert(name(request)) {
+            } else if !names.contains(&name(request)) {
+                names.push(name(request));
                 freed.add(request);
                 batch.push((Origin::Client(arrival.from), arrival.submitted));
             }
@@ -545,14 +563,15 @@ impl Writer {
     /// Makes a batch durable, announces it, answers it and parks who must wait.
     async fn commit<S: Store>(
         &mut self,
-        ledger: Ledger<S>,
+        ledger: Box<Ledger<S>>,
         batch: Batch,
-    ) -> Result<(Ledger<S>, Vec<Reply>), LedgerError> {
+    ) -> Result<(Box<Ledger<S>>, Vec<Reply>), LedgerError> {
         let Batch { submitted, origins } = batch;
         let requests_ns = self.settings.request_cost_ns.saturating_mul(submitted.len() as u64);
         self.world.charge(self.settings.batch_cost_ns.saturating_add(requests_ns)).await;
         let now_ns = self.clock.now_ns();
-        let (ledger, committed, answered) = self.make_durable(ledger, now_ns, &submitted, &origins).await;
+        let Durable { ledger, submitted, committed, answered } =
+            self.make_durable(ledger, now_ns, submitted, &origins).await;
         let Committed { replies, notices, frame } = committed?;
         assert_eq!(replies.len(), submitted.len(), "each request has one reply");
         let ticked = origins.iter().any(|origin| matches!(origin, Origin::Ledger));
@@ -615,29 +634,27 @@ impl Writer {
     #[cfg(not(feature = "planted"))]
     async fn make_durable<S: Store>(
         &self,
-        mut ledger: Ledger<S>,
+        mut ledger: Box<Ledger<S>>,
         now_ns: u64,
-        submitted: &[Submitted],
+        submitted: Vec<Submitted>,
         _origins: &[Origin],
-    ) -> (Ledger<S>, Result<Committed, LedgerError>, bool) {
-        let batch = submitted.to_vec();
+    ) -> Durable<S> {
         let work = move || {
-            let committed = ledger.commit(now_ns, batch);
-            (ledger, committed)
+            let committed = ledger.commit(now_ns, &submitted);
+            Durable { ledger, submitted, committed, answered: false }
         };
-        let (ledger, committed) = self.world.offload(work).await;
-        (ledger, committed, false)
+        self.world.offload(work).await
     }
 
-    /// Commits in an offload; also whether the replies have left already, which only a bug lets them.
+    /// Commits in an offload.
     #[cfg(feature = "planted")]
     async fn make_durable<S: Store>(
         &self,
-        mut ledger: Ledger<S>,
+        mut ledger: Box<Ledger<S>>,
         now_ns: u64,
-        submitted: &[Submitted],
+        submitted: Vec<Submitted>,
         origins: &[Origin],
-    ) -> (Ledger<S>, Result<Committed, LedgerError>, bool) {
+    ) -> Durable<S> {
         use crate::planted::Bug;
         use std::{
             future::poll_fn,
@@ -647,29 +664,28 @@ impl Writer {
         };
         let decided = Arc::new(Mutex::new(Vec::new()));
         let glimpse = self.clock.planted.is_on(Bug::AcknowledgeEarly).then(|| decided.clone());
-        let batch = submitted.to_vec();
+        let asked = glimpse.as_ref().map_or_else(Vec::new, |_| submitted.clone());
         let mut work = pin!(self.world.offload(move || {
-            let committed = ledger.commit(now_ns, batch);
+            let committed = ledger.commit(now_ns, &submitted);
             if let (Some(glimpse), Ok(committed)) = (glimpse, &committed) {
                 *glimpse.lock().unwrap_or_else(PoisonError::into_inner) = committed.replies.clone();
             }
-            (ledger, committed)
+            Durable { ledger, submitted, committed, answered: false }
         }));
         // In simulation the closure has run once the offload was polled, and its disk operations end later.
-        if let Poll::Ready((ledger, committed)) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
-            return (ledger, committed, false);
+        if let Poll::Ready(durable) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+            return durable;
         }
         let answers_clients = origins.iter().any(|origin| !matches!(origin, Origin::Ledger));
         let early = crate::planted!(self.clock.planted, Bug::AcknowledgeEarly, false, answers_clients);
         if early {
             let replies = std::mem::take(&mut *decided.lock().unwrap_or_else(PoisonError::into_inner));
-            self.send_replies(origins, submitted, &replies);
+            self.send_replies(origins, &asked, &replies);
         }
-        let (ledger, committed) = work.await;
-        (ledger, committed, early)
+        Durable { answered: early, ..work.await }
     }
 
-    async fn checkpoint<S: Store>(&mut self, mut ledger: Ledger<S>) -> Result<Ledger<S>, LedgerError> {
+    async fn checkpoint<S: Store>(&mut self, mut ledger: Box<Ledger<S>>) -> Result<Box<Ledger<S>>, LedgerError> {
         self.uncheckpointed = 0;
         self.world
             .offload(move || {

@@ -113,11 +113,11 @@ fn a_failed_commit_poisons_and_opening_again_reads_what_is_there() {
         let store = Failing { kept: MemoryStore::new(), fails: Default::default() };
         let mut ledger = Ledger::open(store.clone(), Planted::none()).unwrap();
         let ask = |number| vec![Submitted::arriving(request(1, number, None, vec![spawn(RUN)]), 1)];
-        ledger.commit(1, ask(1)).unwrap();
+        ledger.commit(1, &ask(1)).unwrap();
         *store.fails.lock().unwrap() = Some(kept);
-        assert!(matches!(ledger.commit(2, ask(2)), Err(LedgerError::Store(StoreError::Device { .. }))));
+        assert!(matches!(ledger.commit(2, &ask(2)), Err(LedgerError::Store(StoreError::Device { .. }))));
         *store.fails.lock().unwrap() = None;
-        assert!(matches!(ledger.commit(3, ask(3)), Err(LedgerError::Poisoned)));
+        assert!(matches!(ledger.commit(3, &ask(3)), Err(LedgerError::Poisoned)));
         assert!(matches!(ledger.checkpoint(), Err(LedgerError::Poisoned)));
         let ledger = Ledger::open(store, Planted::none()).unwrap();
         assert_eq!(ledger.head().0, if kept { 3 } else { 2 });

@@ -159,7 +159,7 @@ impl House {
     }
 
     pub fn submit(&mut self, batch: Vec<Submitted>) -> Committed {
-        let committed = self.ledger.commit(self.now_ns, batch).unwrap();
+        let committed = self.ledger.commit(self.now_ns, &batch).unwrap();
         self.notices.extend(&committed.notices);
         committed
     }

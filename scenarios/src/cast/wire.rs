@@ -51,9 +51,13 @@ pub enum FromProvider {
     },
 }
 
+/// What every message fits in, in bytes.
+const MESSAGE_BYTES: usize = 64;
+
 /// A message's bytes.
 pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
-    postcard::to_allocvec(message).expect("messages hold nothing that postcard cannot write")
+    postcard::to_extend(message, Vec::with_capacity(MESSAGE_BYTES))
+        .expect("messages hold nothing that postcard cannot write")
 }
 
 /// The message in a frame; `None` if it makes no sense.

@@ -1,6 +1,6 @@
 //! Money and slots: no admitted reserve passes a cap in force, each reservation ends once, and what may be left open.
 
-use super::{Invariant, Moment, Rest, Saw, by_seq::BySeq};
+use super::{Invariant, Moment, Rest, Saw, by_seq::BySeq, lookup::Lookup};
 use kernel::{
     id::{ModelId, ReservationId, RunId, TenantId, UnitId, UserId},
     money::{Price, Usage},
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Attempts that are running, with their reservations.
 #[derive(Debug, Default)]
-pub(super) struct Running(BTreeMap<(TenantId, RunId, UnitId, u32), ReservationId>);
+pub(super) struct Running(Lookup<(TenantId, RunId, UnitId, u32), ReservationId>);
 
 impl Running {
     /// Takes in a record; gives the reservation of the attempt that it ends, and how it ends.
@@ -45,9 +45,9 @@ pub(crate) fn cost_of(price: &Price, usage: Usage) -> Option<u64> {
 pub struct CapsHold {
     caps: BTreeMap<(TenantId, Level), u64>,
     slots: BTreeMap<TenantId, u32>,
-    accounts: BTreeMap<Account, usize>,
+    accounts: Lookup<Account, usize>,
     sums: Vec<Sums>,
-    live: BTreeMap<(TenantId, UserId), u32>,
+    live: Lookup<(TenantId, UserId), u32>,
     open: BTreeMap<ReservationId, Open>,
     overspends: u64,
 }
@@ -110,7 +110,7 @@ impl CapsHold {
                 Level::LedgerDay => (Account::LedgerDay(day), TenantId::LEDGER),
             };
             let next = self.sums.len();
-            let at = *self.accounts.entry(account).or_insert(next);
+            let at = *self.accounts.row_or(account, next);
             if at == next {
                 self.sums.push(Sums::default());
             }
@@ -130,7 +130,7 @@ impl CapsHold {
         }
         self.overspends += u64::from(over);
         let user = (tenant, user);
-        let live = self.live.entry(user).or_default();
+        let live = self.live.row(user);
         *live += 1;
         let slots = self.slots.get(&tenant).copied().unwrap_or(0);
         if *live > slots {
@@ -283,7 +283,7 @@ impl Invariant for EndsOnce {
 pub struct NoneOpenAtRest {
     open: BTreeMap<ReservationId, OpenInRun>,
     /// How many open reservations of each run have a known or awaited outcome.
-    awaited: BTreeMap<(TenantId, RunId), u32>,
+    awaited: Lookup<(TenantId, RunId), u32>,
     running: Running,
 }
 
@@ -309,7 +309,7 @@ impl NoneOpenAtRest {
             Event::Reserve(reserve::Event::Reserved { reservation, run, unit, attempt, .. }) => {
                 let run = (record.tenant, run);
                 self.open.insert(reservation, OpenInRun { run, unit, attempt, indeterminate: false });
-                *self.awaited.entry(run).or_default() += 1;
+                *self.awaited.row(run) += 1;
             }
             Event::Reserve(
                 reserve::Event::Settled { reservation, .. } | reserve::Event::Released { reservation, .. },

@@ -1,6 +1,6 @@
 //! Calls: what left agents and what the provider put on its invoice, against what the ledger says of them.
 
-use super::{Invariant, Moment, Rest, Saw, budget::Running, by_seq::BySeq};
+use super::{Invariant, Moment, Rest, Saw, budget::Running, by_seq::BySeq, lookup::Lookup};
 use crate::fact::{Answered, Fact};
 use kernel::{
     id::{Fence, ReservationId, RunId, TenantId, UnitId, UserId},
@@ -27,7 +27,7 @@ fn ended_by(record: &Record) -> Option<ReservationId> {
 #[derive(Debug, Default)]
 pub struct UnknownHasCause {
     /// Per open key, the last call of each sender.
-    calls: BTreeMap<ReservationId, Vec<LastCall>>,
+    calls: Lookup<ReservationId, Vec<LastCall>>,
     running: Running,
 }
 
@@ -62,7 +62,7 @@ impl UnknownHasCause {
     fn fact(&mut self, sender: (NodeId, u32), fact: &Fact) {
         match *fact {
             Fact::CallSent { key, fence, .. } => {
-                let calls = self.calls.entry(key).or_default();
+                let calls = self.calls.row(key);
                 calls.retain(|call| call.sender != sender);
                 calls.push(LastCall { sender, fence, answered: None });
             }
@@ -290,8 +290,8 @@ pub struct LiveCalls {
     open: BTreeMap<ReservationId, (TenantId, UserId)>,
     /// Who waits for which open key, and how often each key is waited for.
     waiting: BTreeMap<(NodeId, u32, ReservationId), ()>,
-    waiters: BTreeMap<ReservationId, u32>,
-    on_the_wire: BTreeMap<(TenantId, UserId), u32>,
+    waiters: Lookup<ReservationId, u32>,
+    on_the_wire: Lookup<(TenantId, UserId), u32>,
 }
 
 impl LiveCalls {
@@ -326,12 +326,12 @@ impl LiveCalls {
         if self.waiting.insert((sender.0, sender.1, key), ()).is_some() {
             return Ok(());
         }
-        let waiters = self.waiters.entry(key).or_default();
+        let waiters = self.waiters.row(key);
         *waiters += 1;
         if *waiters > 1 {
             return Ok(());
         }
-        let count = self.on_the_wire.entry(user).or_default();
+        let count = self.on_the_wire.row(user);
         *count += 1;
         let slots = self.most_slots.get(&user.0).copied().unwrap_or(0);
         if *count > slots {

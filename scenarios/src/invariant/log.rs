@@ -1,6 +1,6 @@
 //! The log itself: dense, chained, durable, and enough to rebuild every table from.
 
-use super::{Invariant, Moment, Rest, Saw};
+use super::{Invariant, Moment, Rest, Saw, lookup::Lookup};
 use crate::fact::Fact;
 use kernel::{
     id::{BranchId, ExecutorId, Fence, LedgerTime, RunId, TenantId},
@@ -41,7 +41,7 @@ pub struct Dense {
     next_seq: u64,
     chain: Hash,
     time: LedgerTime,
-    next_lsn: BTreeMap<(TenantId, RunId, BranchId), u64>,
+    next_lsn: Lookup<(TenantId, RunId, BranchId), u64>,
     scratch: Vec<u8>,
 }
 
@@ -99,7 +99,7 @@ impl Dense {
         if origin.run != run {
             return Err(format!("record {seq} is about run {run}, and stands in run {}", origin.run));
         }
-        let next = self.next_lsn.entry((record.tenant, run, origin.branch)).or_insert(0);
+        let next = self.next_lsn.row((record.tenant, run, origin.branch));
         if origin.lsn != *next {
             return Err(format!(
                 "record {seq} has LSN {} in (tenant {}, run {run}, branch {}); the next is {next}",

@@ -20,6 +20,7 @@ pub mod calls;
 #[cfg(test)]
 pub(crate) mod history;
 pub mod log;
+mod lookup;
 pub mod replies;
 pub mod runs;
 mod watch;
@@ -27,6 +28,7 @@ mod whole_log;
 pub mod writers;
 
 pub(crate) use batch::{Part, parts};
+pub(crate) use lookup::Lookup;
 pub use watch::{Sight, UnknownInvariant, Watch, decode};
 pub use whole_log::WholeLog;
 

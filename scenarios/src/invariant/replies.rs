@@ -1,6 +1,6 @@
 //! Requests and their answers: each is decided once, and every repeat gets the first answer.
 
-use super::{Invariant, Moment, Rest, Saw, parts};
+use super::{Invariant, Moment, Rest, Saw, lookup::Lookup, parts};
 use crate::fact::Fact;
 use kernel::{
     effect,
@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub struct DecidedOnce {
     /// What is remembered of each client, for each tenant apart.
-    clients: BTreeMap<(TenantId, ClientId), Client>,
+    clients: Lookup<(TenantId, ClientId), Client>,
     /// The record that decided each request, by client, incarnation and number, of all tenants and incarnations.
-    decided_by: BTreeMap<ClientId, Decided>,
+    decided_by: Lookup<ClientId, Decided>,
 }
 
 /// Which record decided each of a client's requests, by incarnation and number: sorted, and mostly added to at its end.
@@ -68,8 +68,8 @@ impl DecidedOnce {
         else {
             return Ok(());
         };
-        let row = self.clients.entry((record.tenant, *client)).or_default();
-        let decided_by = self.decided_by.entry(*client).or_default();
+        let row = self.clients.row((record.tenant, *client));
+        let decided_by = self.decided_by.row(*client);
         let what = format_args!("record {}: request {number} of client {client}.{incarnation}", record.seq);
         if let Some(before) = decided_by.by((*incarnation, *number)) {
             return Err(format!("{what} is decided again; record {before} had decided it"));

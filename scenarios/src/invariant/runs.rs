@@ -1,6 +1,6 @@
 //! Runs and attempts: each run ends once with nothing running, and attempts follow their arms in order.
 
-use super::{Invariant, Moment, Rest, Saw};
+use super::{Invariant, Moment, Rest, Saw, lookup::Lookup};
 use crate::fact::Fact;
 use kernel::{
     id::{ReservationId, RunId, TenantId, UnitId, UserId},
@@ -14,19 +14,20 @@ use std::collections::{BTreeMap, BTreeSet};
 /// dense from 1, follow the legal arms, and end as their reservations do; after heal every run has ended.
 #[derive(Debug, Default)]
 pub struct RunsEnd {
-    runs: BTreeMap<(TenantId, RunId), Run>,
-    /// The latest attempt of each unit of a run that has not ended.
-    units: BTreeMap<(TenantId, RunId, UnitId), Attempt>,
+    runs: Lookup<(TenantId, RunId), Run>,
+    not_ended: BTreeSet<(TenantId, RunId)>,
     open: BTreeSet<ReservationId>,
     /// What the frame at hand says of attempts and of reservations; the two must agree at its end.
     attempts_ended: Vec<(ReservationId, AttemptState, u64)>,
     reservations_ended: BTreeMap<ReservationId, bool>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Run {
     user: UserId,
     running: u32,
+    /// The latest attempt of each unit, until the run has ended.
+    units: BTreeMap<UnitId, Attempt>,
     /// The record that ended it, and how.
     ended: Option<(u64, Ending)>,
 }
@@ -44,7 +45,7 @@ impl RunsEnd {
         match &record.event {
             Event::Reserve(reserve::Event::Reserved { reservation, run, user, .. }) => {
                 self.open.insert(*reservation);
-                let owner = self.live(seq, (tenant, *run))?.user;
+                let owner = live(&mut self.runs, seq, (tenant, *run))?.user;
                 if owner != *user {
                     return Err(format!("record {seq} reserves for user {user} in run {run}, which is user {owner}'s"));
                 }
@@ -68,26 +69,19 @@ impl RunsEnd {
         }
     }
 
-    fn live(&mut self, seq: u64, key: (TenantId, RunId)) -> Result<&mut Run, String> {
-        match self.runs.get_mut(&key) {
-            None => Err(format!("record {seq} is of run {} of tenant {}, which was never spawned", key.1, key.0)),
-            Some(Run { ended: Some((end, _)), .. }) => {
-                Err(format!("record {seq} is of run {} of tenant {}, which record {end} had ended", key.1, key.0))
-            }
-            Some(run) => Ok(run),
-        }
-    }
-
     fn in_run(&mut self, seq: u64, tenant: TenantId, event: &run::Event) -> Result<(), String> {
         match *event {
             run::Event::Spawned { run, user, .. } => {
-                if self.runs.insert((tenant, run), Run { user, running: 0, ended: None }).is_some() {
+                let begun = Run { user, running: 0, units: BTreeMap::new(), ended: None };
+                self.not_ended.insert((tenant, run));
+                if self.runs.insert((tenant, run), begun).is_some() {
                     return Err(format!("record {seq} spawns run {run} of tenant {tenant} again"));
                 }
             }
             run::Event::AttemptStarted { run, unit, attempt, reservation } => {
-                self.live(seq, (tenant, run))?.running += 1;
-                let last = self.units.get(&(tenant, run, unit));
+                let row = live(&mut self.runs, seq, (tenant, run))?;
+                row.running += 1;
+                let last = row.units.get(&unit);
                 let next = last.map_or(1, |last| last.number + 1);
                 let what = format_args!("record {seq} starts attempt {attempt} of unit {unit} of run {run}");
                 if attempt != next {
@@ -102,13 +96,13 @@ impl RunsEnd {
                     return Err(format!("{what}; the one before is {state:?}, its reservation {before} open: {open}"));
                 }
                 let started = Attempt { number: attempt, state: AttemptState::Running, reservation };
-                self.units.insert((tenant, run, unit), started);
+                row.units.insert(unit, started);
             }
             run::Event::AttemptEnded { run, unit, attempt, state } => {
-                let row = self.live(seq, (tenant, run))?;
+                let row = live(&mut self.runs, seq, (tenant, run))?;
                 row.running = row.running.saturating_sub(1);
                 let what = format_args!("record {seq} ends attempt {attempt} of unit {unit} of run {run} {state:?}");
-                match self.units.get_mut(&(tenant, run, unit)) {
+                match row.units.get_mut(&unit) {
                     Some(row) if row.number == attempt && row.state == AttemptState::Running => {
                         if state == AttemptState::Running {
                             return Err(format!("{what}, which is no end"));
@@ -121,15 +115,12 @@ impl RunsEnd {
                 }
             }
             run::Event::Ended { run, outcome } => {
-                let row = self.live(seq, (tenant, run))?;
+                let row = live(&mut self.runs, seq, (tenant, run))?;
                 row.ended = Some((seq, outcome));
+                row.units = BTreeMap::new();
+                self.not_ended.remove(&(tenant, run));
                 if row.running > 0 {
                     return Err(format!("record {seq} ends run {run}, and {} attempts of it are running", row.running));
-                }
-                let of_run = (tenant, run, UnitId(0))..=(tenant, run, UnitId(u32::MAX));
-                let units: Vec<_> = self.units.range(of_run).map(|(key, _)| *key).collect();
-                for key in units {
-                    self.units.remove(&key);
                 }
             }
         }
@@ -160,6 +151,17 @@ impl RunsEnd {
             }
             None => Ok(()),
         }
+    }
+}
+
+/// The run of that key, which has not ended.
+fn live(runs: &mut Lookup<(TenantId, RunId), Run>, seq: u64, key: (TenantId, RunId)) -> Result<&mut Run, String> {
+    match runs.get_mut(&key) {
+        None => Err(format!("record {seq} is of run {} of tenant {}, which was never spawned", key.1, key.0)),
+        Some(Run { ended: Some((end, _)), .. }) => {
+            Err(format!("record {seq} is of run {} of tenant {}, which record {end} had ended", key.1, key.0))
+        }
+        Some(run) => Ok(run),
     }
 }
 
@@ -195,10 +197,10 @@ impl Invariant for RunsEnd {
         if !rest.converged {
             return Ok(());
         }
-        let mut live = self.runs.iter().filter(|(_, run)| run.ended.is_none());
-        match live.next() {
-            Some(((tenant, run), _)) => {
-                Err(format!("at rest run {run} of tenant {tenant} has not ended; {} more have not", live.count()))
+        match self.not_ended.first() {
+            Some((tenant, run)) => {
+                let more = self.not_ended.len() - 1;
+                Err(format!("at rest run {run} of tenant {tenant} has not ended; {more} more have not"))
             }
             None => Ok(()),
         }

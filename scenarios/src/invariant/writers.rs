@@ -1,6 +1,6 @@
 //! Who may write: one accepted writer a lock, under a fence that only rises, for terms that no clock fault shortens.
 
-use super::{Invariant, Moment, Part, Rest, Saw, by_seq::BySeq, parts};
+use super::{Invariant, Moment, Part, Rest, Saw, by_seq::BySeq, lookup::Lookup, parts};
 use crate::fact::Fact;
 use kernel::{
     id::{ClientId, ExecutorId, Fence, LedgerTime, ReservationId},
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// command that needs a lock, is under the grant in force by the log.
 #[derive(Debug, Default)]
 pub struct OneWriter {
-    locks: BTreeMap<Lock, Standing>,
+    locks: Lookup<Lock, Standing>,
     runs: BySeq<Lock>,
 }
 
@@ -31,7 +31,7 @@ impl OneWriter {
         let seq = record.seq;
         match &record.event {
             Event::Lease(lease::Event::Granted { lock, executor, fence, .. }) => {
-                let row = self.locks.entry(*lock).or_default();
+                let row = self.locks.row(*lock);
                 if *fence <= row.highest {
                     return Err(format!(
                         "record {seq} grants {lock:?} under fence {fence}; {} was granted",
@@ -179,7 +179,7 @@ const SLACK_NS: u64 = 1_000;
 /// Bounds are taken so that no delay between decision and announcement breaks them.
 #[derive(Debug, Default)]
 pub struct LeaseTerms {
-    locks: BTreeMap<Lock, Term>,
+    locks: Lookup<Lock, Term>,
     /// The highest ledger time, and a true time it was not decided before.
     highest: (LedgerTime, u64),
     /// True time of the last announcement.
@@ -309,7 +309,7 @@ impl Invariant for LeaseTerms {
 /// are there for it.
 #[derive(Debug, Default)]
 pub struct BelievedHolders {
-    grants: BTreeMap<Lock, Vec<(Fence, ExecutorId)>>,
+    grants: Lookup<Lock, Vec<(Fence, ExecutorId)>>,
     /// Reservations admitted under a fence that was no longer the highest: theirs, and the highest then.
     late: BTreeMap<ReservationId, (Fence, Fence)>,
 }
@@ -318,7 +318,7 @@ impl BelievedHolders {
     fn fold(&mut self, record: &Record) {
         match record.event {
             Event::Lease(lease::Event::Granted { lock, executor, fence, .. }) => {
-                self.grants.entry(lock).or_default().push((fence, executor));
+                self.grants.row(lock).push((fence, executor));
             }
             Event::Run(run::Event::AttemptStarted { run, reservation, .. }) => {
                 let fence = record.origin.map_or(Fence(0), |origin| origin.fence);

@@ -173,7 +173,7 @@ impl Model {
                 found => return Err(format!("{}: its decision should be {right:?}, and is {found:?}", what())),
             }
             let acknowledged = believed(request);
-            let client = self.tables.clients.entry((request.tenant, request.client)).or_default();
+            let client = self.tables.clients.row((request.tenant, request.client));
             client.decided(request.incarnation, request.number, acknowledged, decision);
         }
         Ok(())
@@ -185,7 +185,7 @@ impl Model {
         match &record.event {
             Event::Effect(effect::Event::Decided { client, incarnation, number, acknowledged, outcome }) => {
                 let decision = Decision { seq: record.seq, outcome: outcome.clone() };
-                let row: &mut Client = self.tables.clients.entry((record.tenant, *client)).or_default();
+                let row: &mut Client = self.tables.clients.row((record.tenant, *client));
                 row.decided(*incarnation, *number, *acknowledged, decision);
             }
             event => self.tables.fold(record.tenant, record.time.day(), event),

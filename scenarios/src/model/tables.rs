@@ -1,5 +1,6 @@
 //! What the model knows: rows of its own, which a refused request leaves as they were.
 
+use crate::invariant::Lookup;
 use kernel::{
     admit::{self, DepthTier, Quota, Switch},
     id::{ClientId, ExecutorId, Fence, LedgerTime, ModelId, ReservationId, RunId, TaskId, TenantId, UnitId, UserId},
@@ -10,28 +11,68 @@ use kernel::{
     reserve::{self, Account, Level},
     run::{self, AttemptState, Purpose},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, hash::Hash};
 
 /// A map that can go back to what it was when it was last kept.
 #[derive(Debug)]
-pub(super) struct Journaled<K, V> {
-    rows: BTreeMap<K, V>,
+pub(super) struct Journaled<K, V, M = Lookup<K, V>> {
+    rows: M,
     before: Vec<(K, Option<V>)>,
 }
 
-impl<K, V> Default for Journaled<K, V> {
-    fn default() -> Journaled<K, V> {
-        Journaled { rows: BTreeMap::new(), before: Vec::new() }
+/// One that can be gone through in key order.
+pub(super) type Ordered<K, V> = Journaled<K, V, BTreeMap<K, V>>;
+
+/// What a journaled map is kept in.
+pub(super) trait Rows<K, V>: Default {
+    fn get(&self, key: &K) -> Option<&V>;
+    fn insert(&mut self, key: K, value: V) -> Option<V>;
+    fn remove(&mut self, key: &K) -> Option<V>;
+}
+
+impl<K: Hash + Eq, V> Rows<K, V> for Lookup<K, V> {
+    fn get(&self, key: &K) -> Option<&V> {
+        Lookup::get(self, key)
+    }
+
+    fn insert(&mut self, key: K, value: V) -> Option<V> {
+        Lookup::insert(self, key, value)
+    }
+
+    fn remove(&mut self, key: &K) -> Option<V> {
+        Lookup::remove(self, key)
     }
 }
 
-impl<K: Ord + Copy, V: Copy> Journaled<K, V> {
-    pub(super) fn find(&self, key: K) -> Option<V> {
-        self.rows.get(&key).copied()
+impl<K: Ord, V> Rows<K, V> for BTreeMap<K, V> {
+    fn get(&self, key: &K) -> Option<&V> {
+        BTreeMap::get(self, key)
     }
 
+    fn insert(&mut self, key: K, value: V) -> Option<V> {
+        BTreeMap::insert(self, key, value)
+    }
+
+    fn remove(&mut self, key: &K) -> Option<V> {
+        BTreeMap::remove(self, key)
+    }
+}
+
+impl<K, V, M: Rows<K, V>> Default for Journaled<K, V, M> {
+    fn default() -> Journaled<K, V, M> {
+        Journaled { rows: M::default(), before: Vec::new() }
+    }
+}
+
+impl<K: Ord + Copy, V: Copy> Ordered<K, V> {
     pub(super) fn range(&self, keys: impl std::ops::RangeBounds<K>) -> impl DoubleEndedIterator<Item = (K, V)> + '_ {
         self.rows.range(keys).map(|(key, value)| (*key, *value))
+    }
+}
+
+impl<K: Copy, V: Copy, M: Rows<K, V>> Journaled<K, V, M> {
+    pub(super) fn find(&self, key: K) -> Option<V> {
+        self.rows.get(&key).copied()
     }
 
     fn put(&mut self, key: K, value: V) {
@@ -161,7 +202,7 @@ pub(super) type AttemptKey = (TenantId, RunId, UnitId, u32);
 /// All the model knows.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    pub clients: BTreeMap<(TenantId, ClientId), Client>,
+    pub clients: Lookup<(TenantId, ClientId), Client>,
     /// Halt switches that are on.
     pub halts: Journaled<TenantId, ()>,
     /// Quotas in force, a tenant's default under no user.
@@ -170,15 +211,15 @@ pub(super) struct Tables {
     pub taken: Journaled<(TenantId, UserId, u32), u32>,
     pub locks: Journaled<Lock, LockRow>,
     /// Leases in force by their ends.
-    pub ends: Journaled<(LedgerTime, Lock), ()>,
+    pub ends: Ordered<(LedgerTime, Lock), ()>,
     pub caps: Journaled<(TenantId, Level), MicroUsd>,
     pub slots: Journaled<TenantId, u32>,
     pub prices: Journaled<ModelId, Price>,
     pub accounts: Journaled<Account, Sums>,
     pub live: Journaled<(TenantId, UserId), u32>,
-    pub reservations: Journaled<ReservationId, ReservationRow>,
+    pub reservations: Ordered<ReservationId, ReservationRow>,
     pub runs: Journaled<(TenantId, RunId), RunRow>,
-    pub attempts: Journaled<AttemptKey, AttemptRow>,
+    pub attempts: Ordered<AttemptKey, AttemptRow>,
 }
 
 impl Tables {

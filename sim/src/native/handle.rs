@@ -9,12 +9,13 @@ use super::{
     timer::{Due, Timer},
 };
 use crate::{Cancelled, Datagram, Disk, NodeId, Stream, Time, disk::Felled, history::assert_free_kind, random::domain};
+use pin_project_lite::pin_project;
 use std::{
     cell::Cell,
     future::{Future, pending, poll_fn},
     pin::Pin,
     rc::Rc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
@@ -137,10 +138,7 @@ impl Handle {
     fn start<T: 'static>(&self, role: Role, work: impl Future<Output = T> + 'static) -> NativeTask<T> {
         let join = Rc::new(Join { outcome: Cell::new(Outcome::Awaited), waker: Cell::new(None) });
         let unfinished = Unfinished { join: join.clone() };
-        let work: Work = Box::pin(async move {
-            let result = work.await;
-            unfinished.join.settle(Ok(result));
-        });
+        let work: Work = Box::pin(Settling { work: Some(work), unfinished });
         let live = self.is_live(&self.core.state.borrow());
         let task = if live { Some(self.core.start(self.node, role, work)) } else { None };
         NativeTask { core: self.core.clone(), task, join }
@@ -206,6 +204,29 @@ enum Outcome<T> {
 /// Inside a task's future: if it is dropped before the task has settled, the task was cancelled.
 struct Unfinished<T> {
     join: Rc<Join<T>>,
+}
+
+pin_project! {
+    /// A task's future, which leaves its result where the task's handle finds it. An async block would hold `work` twice, as
+    /// what it captured and as what it awaits, and the state of tasks is most of what a node is.
+    struct Settling<T, F> {
+        #[pin]
+        work: Option<F>,
+        unfinished: Unfinished<T>,
+    }
+}
+
+impl<T, F: Future<Output = T>> Future for Settling<T, F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        let work = this.work.as_mut().as_pin_mut().expect("a task that has settled is not polled again");
+        let result = ready!(work.poll(cx));
+        this.work.set(None);
+        this.unfinished.join.settle(Ok(result));
+        Poll::Ready(())
+    }
 }
 
 impl<T> Join<T> {

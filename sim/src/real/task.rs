@@ -2,13 +2,14 @@
 
 use super::run::{Failure, Run};
 use crate::Cancelled;
+use pin_project_lite::pin_project;
 use std::{
     cell::{Cell, RefCell},
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     rc::Rc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
 };
 use tokio::sync::oneshot;
 
@@ -44,15 +45,31 @@ impl Polled {
     /// `work` as a task, and the hold on it.
     pub(super) fn joined<T: 'static>(run: Rc<Run>, work: impl Future<Output = T> + 'static) -> (Polled, RealTask<T>) {
         let (done, result) = oneshot::channel();
-        let polled = Polled::new(
-            run,
-            Box::pin(async move {
-                // Whoever started the task may have dropped its handle.
-                let _ = done.send(work.await);
-            }),
-        );
+        let polled = Polled::new(run, Box::pin(Sending { work, done: Some(done) }));
         let task = RealTask { body: polled.body.clone(), result };
         (polled, task)
+    }
+}
+
+pin_project! {
+    /// A task's future, which sends its result. An async block would hold `work` twice, as captured and as awaited.
+    struct Sending<T, F> {
+        #[pin]
+        work: F,
+        done: Option<oneshot::Sender<T>>,
+    }
+}
+
+impl<T, F: Future<Output = T>> Future for Sending<T, F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        let result = ready!(this.work.poll(cx));
+        if let Some(done) = this.done.take() {
+            let _handle_dropped = done.send(result);
+        }
+        Poll::Ready(())
     }
 }
 
