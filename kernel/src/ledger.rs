@@ -84,20 +84,21 @@ impl<S: Store> Ledger<S> {
     pub fn open(mut store: S, planted: Planted) -> Result<Ledger<S>, LedgerError> {
         let loaded = store.load()?;
         let mut tables = Tables::default();
-        for row in &loaded.rows {
-            tables.load(row).map_err(|what| StoreError::Damaged { what })?;
+        let is_bare = loaded.rows.is_empty();
+        for row in loaded.rows {
+            tables.load(&row).map_err(|what| StoreError::Damaged { what })?;
         }
         let head = tables.record.head();
         let fits = match loaded.digest {
             Some(digest) => digest == tables.digest_as_loaded() && head.next_seq == loaded.checkpoint,
-            None => loaded.rows.is_empty() && loaded.checkpoint == 0,
+            None => is_bare && loaded.checkpoint == 0,
         };
         if !fits {
             return Err(LedgerError::CheckpointForged { next_seq: loaded.checkpoint });
         }
         let mut verifier = Verifier::after(head);
         let mut last = None;
-        for stored in &loaded.frames {
+        for stored in loaded.frames {
             let first_seq = verifier.head().next_seq;
             last = Some(prove::fold(&mut tables, &mut verifier, &stored.bytes, &planted)?);
             let next_seq = verifier.head().next_seq;
