@@ -23,7 +23,7 @@ mod weather;
 mod witness;
 
 pub(crate) use folder::beside;
-pub use folder::{BLOCK_BYTES, Provenance, ResultFile, write_folder};
+pub use folder::{BLOCK_BYTES, Provenance, ResultFile, TableAtRest, write_folder};
 pub use play::{PANICKED, RunError, play};
 pub use spec::{Choices, PlanChoice, SpecError, drawn, spec};
 pub use tally::Raw;
@@ -189,4 +189,6 @@ pub struct Run {
     pub history: Recorded,
     /// The ledger's whole log, as the store holds it in the end; empty if it could not be read.
     pub log: WholeLog,
+    /// The ledger's tables at rest; none if the run was stopped before, or they could not be read.
+    pub tables: Vec<TableAtRest>,
 }

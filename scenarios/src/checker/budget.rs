@@ -2,7 +2,11 @@
 
 use super::{
     findings::{Findings, Place, Rule},
-    wire::{Account, AdmitRefusal, Admitted, Budgeted, Event, Level, Price, Quota, Ran, Record, ReserveRefusal, State},
+    tables::Tables,
+    wire::{
+        Account, AdmitRefusal, Admitted, Budgeted, Effected, Event, Level, Price, Quota, Ran, Record, Refusal,
+        ReserveRefusal, State,
+    },
     wire::{Switch, Usage},
 };
 use std::collections::BTreeMap;
@@ -37,6 +41,8 @@ pub(super) struct Reservation {
     pub ended_by: Option<u64>,
     /// How it ended.
     pub end: Option<End>,
+    /// What it cost, if it was settled.
+    paid: Option<u64>,
     pub indeterminate: bool,
 }
 
@@ -102,8 +108,25 @@ impl Budget {
             Event::Admit(event) => self.admitted(event, record.seq, found),
             Event::Reserve(event) => self.budgeted(record, event, place, found),
             Event::Run(event) => self.ran(record, event, place, found),
+            Event::Effect(Effected::Decided { outcome: Err(Refusal::Admit(ref refusal)), .. }) => {
+                self.told_no(record, refusal, place, found);
+            }
             Event::Lease(_) | Event::Effect(_) => {}
         }
+    }
+
+    /// What was refused took nothing: whoever is refused for its runs of the day is told as many as the log has. This shows
+    /// without the request, which is not known of a frame that was never announced.
+    fn told_no(&self, record: &Record, refusal: &AdmitRefusal, place: Place, found: &mut Findings) {
+        let AdmitRefusal::TooManyRuns { user, day, limit, taken } = *refusal else { return };
+        let own = self.taken.get(&(record.tenant, user, day)).copied().unwrap_or(0);
+        let quota = self.quota(record.tenant, user).map(|quota| quota.runs_per_day);
+        found.must(Rule::Quota, place, (own, quota) == (taken, Some(limit)), || {
+            format!(
+                "record {}: user {user} is refused for {taken} runs of {limit} on day {day}, and has spawned {own} of {quota:?}",
+                record.seq
+            )
+        });
     }
 
     fn admitted(&mut self, event: Admitted, seq: u64, found: &mut Findings) {
@@ -150,6 +173,7 @@ impl Budget {
                     worst,
                     ended_by: None,
                     end: None,
+                    paid: None,
                     indeterminate: false,
                 };
                 self.may_begin(record, &format!("unit {unit} of run {run} reserves"), place, found);
@@ -261,6 +285,7 @@ impl Budget {
             found.broken(Rule::EndsOnce, place, complaint);
         }
         row.ended_by = Some(seq);
+        row.paid = paid;
         row.end = Some(match paid {
             _ if by_owner => End::ByOwner,
             Some(_) => End::Settled,
@@ -366,6 +391,29 @@ impl Budget {
     pub(super) fn open(&self) -> (u64, u128) {
         let open = self.reservations.values().filter(|row| row.ended_by.is_none());
         open.fold((0, 0), |(count, sum), row| (count + 1, sum + u128::from(row.worst)))
+    }
+
+    /// Puts down the rows of the ledger's tables about admission and money.
+    pub(super) fn tables(&self, tables: &mut Tables) {
+        self.caps.iter().for_each(|(key, cap)| tables.row(7, key, cap));
+        self.slots.iter().for_each(|(tenant, slots)| tables.row(8, tenant, slots));
+        self.prices.iter().for_each(|(model, price)| tables.row(9, (0u32, model), price));
+        for (account, sums) in &self.accounts {
+            let narrow = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
+            tables.row(10, (account.tenant(), account), (narrow(sums.settled), narrow(sums.live)));
+        }
+        self.live.iter().for_each(|(user, live)| tables.row(11, user, live));
+        for (id, row) in &self.reservations {
+            let Reservation { tenant, run, unit, attempt, user, day, price, worst, end, paid, .. } = *row;
+            let close = end.map(|end| (paid, end == End::ByOwner, false));
+            tables.row(12, (tenant, id), (run, unit, attempt, user, day, price, worst, close));
+            if row.indeterminate && row.ended_by.is_none() {
+                tables.row(13, (tenant, id), ());
+            }
+        }
+        self.halts.keys().for_each(|tenant| tables.row(16, tenant, ()));
+        self.quotas.iter().for_each(|(key, quota)| tables.row(17, key, quota));
+        self.taken.iter().for_each(|(key, taken)| tables.row(18, key, taken));
     }
 
     /// At rest nothing is open whose outcome is not unknown.

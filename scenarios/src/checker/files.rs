@@ -174,6 +174,17 @@ pub(super) struct RunResult {
     pub history_entries: u64,
     pub history_blocks: Vec<String>,
     pub provenance: Provenance,
+    #[serde(default)]
+    pub tables_at_rest: Vec<TableAtRest>,
+}
+
+/// What is noted of a table at rest: its hashes, in hexadecimal.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TableAtRest {
+    pub number: u16,
+    pub opened: Option<String>,
+    pub rebuilt: Option<String>,
 }
 
 impl RunResult {

@@ -61,6 +61,7 @@ rules! {
     Released "released-uncharged" "releases" "what was released is never on the invoice", else "nothing was released";
     Unknown "unknown-has-cause" "outcomes" "an outcome is unknown only of a call that left and whose sender got no answer", else "no outcome was unknown";
     LiveCalls "live-calls" "calls" "the calls of a user on the wire never exceed its slots", else "no call left";
+    Tables "tables" "hashes" "at rest every table that an opening gave is the one that the log gives", else "the run was stopped before its tables were looked at";
     Figures "figures" "figures" "each figure of the result is what the files give", else "no figure could be worked out";
     Verdict "verdict" "verdicts" "the verdict of the result is what the files bear out", else "the files do not show it";
 }

@@ -8,6 +8,7 @@
 //! - [`log`]: the log by itself; [`story`]: the history entry by entry, held against the log and folded in order.
 //! - [`budget`], [`writers`], [`runs`], [`calls`], [`requests`]: the folds;
 //!   [`answers`]: what the rules say to a command; [`commands`]: what it must have made.
+//! - [`tables`]: the tables at rest, row by row.
 //! - [`figures`]: each number of the result; [`verdict`]: what the result says came of it.
 //! - [`findings`]: the table. What was not looked at is never said to hold.
 //!
@@ -25,6 +26,7 @@ mod log;
 mod requests;
 mod runs;
 mod story;
+mod tables;
 mod told;
 mod verdict;
 mod wire;

@@ -2,6 +2,7 @@
 
 use super::{
     findings::{Findings, Place, Rule},
+    tables::Tables,
     told::{Decision, Reply, Request, Submitted},
     wire::{Effected, Event, Outcome, Record, Refusal},
 };
@@ -109,6 +110,16 @@ impl Requests {
         found.looked(Rule::Replies, 1);
         if let Some(complaint) = complaint {
             found.broken(Rule::Replies, place, complaint);
+        }
+    }
+
+    /// Puts down the rows of the ledger's tables about requests.
+    pub(super) fn tables(&self, tables: &mut Tables) {
+        for ((tenant, client), row) in &self.clients {
+            tables.row(5, (tenant, client), (row.newest, row.acknowledged));
+            for (number, decision) in &row.answers {
+                tables.row(6, (tenant, client, number), decision);
+            }
         }
     }
 

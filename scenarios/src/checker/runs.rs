@@ -2,6 +2,7 @@
 
 use super::{
     findings::{Findings, Place, Rule},
+    tables::Tables,
     wire::{Budgeted, Ending, Event, Ran, Record, State},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +39,8 @@ pub(super) struct Runs {
     runs: BTreeMap<(u32, u64), Run>,
     attempts: BTreeMap<AttemptName, Attempt>,
     open: BTreeSet<u64>,
+    /// The next position in each run and branch.
+    next_lsn: BTreeMap<(u32, u64, u32), u64>,
     attempts_ended: Vec<(u64, State, u64, Place)>,
     money_ended: BTreeMap<u64, (Money, Place)>,
 }
@@ -62,7 +65,12 @@ impl Runs {
             Event::Reserve(Budgeted::Released { reservation, by_owner }) => {
                 self.money(reservation, Money::Released, by_owner, place);
             }
-            Event::Run(event) => self.ran(seq, tenant, event, place, found),
+            Event::Run(event) => {
+                if let Some(origin) = record.origin {
+                    self.next_lsn.insert((tenant, origin.run, origin.branch), origin.lsn.saturating_add(1));
+                }
+                self.ran(seq, tenant, event, place, found);
+            }
             _ => {}
         }
     }
@@ -155,6 +163,17 @@ impl Runs {
                 format!("reservation {reservation} is {how:?} by its run, and its attempt goes on"),
             );
         }
+    }
+
+    /// Puts down the rows of the ledger's tables about runs.
+    pub(super) fn tables(&self, tables: &mut Tables) {
+        self.next_lsn.iter().for_each(|(key, next)| tables.row(2, key, next));
+        for (key, row) in &self.runs {
+            let Ran::Spawned { user, task, workflow_version, purpose, depth, .. } = row.spawned else { continue };
+            let ended = row.ended.map(|(_, how)| how);
+            tables.row(14, key, (user, task, workflow_version, purpose, depth, row.running, ended));
+        }
+        self.attempts.iter().for_each(|(key, row)| tables.row(15, key, (row.state, row.reservation)));
     }
 
     /// The attempt of a unit that may start, if any may.

@@ -11,6 +11,7 @@ use super::{
     log::{Log, check_content},
     requests::{Part, Requests, parts},
     runs::Runs,
+    tables::Tables,
     told::{
         self, ANNOUNCEMENT, Announcement, CLOSE, Command, DIRECTOR, DOWN, Entry, FACT, FAULT, Fact, GARBAGE, Reply,
         Stats,
@@ -392,7 +393,7 @@ impl<'a> Story<'a> {
 
     /// What the log holds beyond what was told: durable, and never announced. Figures do not count it.
     pub(super) fn untold(&mut self, found: &mut Findings) -> u64 {
-        let (told, chain, _) = self.told;
+        let (told, chain, mut highest) = self.told;
         let mut untold = 0;
         let (mut time, mut last) = (None, (told, chain));
         for (record, place) in self.log.from(told) {
@@ -406,10 +407,11 @@ impl<'a> Story<'a> {
                 found.broken(Rule::Announced, place, complaint);
             }
             last = (record.seq.saturating_add(1), record.chain);
+            highest = highest.max(record.time);
             self.after_tally(&record, place, found);
         }
         self.runs.frame_ends(found);
-        self.told = (last.0, last.1, self.told.2);
+        self.told = (last.0, last.1, highest);
         if self.opened {
             let head = self.log.head();
             found.must(Rule::Head, self.log.place(last.0.saturating_sub(1)), head == last, || {
@@ -422,6 +424,20 @@ impl<'a> Story<'a> {
     /// Whether nobody noted anything in the run's last moments: it was not stopped at what somebody noted.
     pub(super) fn ended_idle(&self) -> bool {
         self.closing.is_some_and(|closing| closing.time_ns > self.noted_ns)
+    }
+
+    /// The ledger's tables as the whole log gives them.
+    pub(super) fn tables(&self) -> Tables {
+        let mut tables = Tables::new();
+        let (next_seq, chain, time) = self.told;
+        if next_seq > 0 {
+            tables.row(1, 0u32, (next_seq, chain, time));
+        }
+        self.runs.tables(&mut tables);
+        self.writers.tables(&mut tables);
+        self.requests.tables(&mut tables);
+        self.budget.tables(&mut tables);
+        tables
     }
 
     /// Ends: what must have come to rest has.

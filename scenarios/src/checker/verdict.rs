@@ -8,8 +8,7 @@ use super::{
 use serde::Serialize;
 
 /// Invariants that the files cannot show to be broken, and why.
-const UNSEEN: [(&str, &str); 3] = [
-    ("rebuild", "the tables that an opening gave are not among the files"),
+const UNSEEN: [(&str, &str); 2] = [
     ("store-reads-back", "the store that could not be read is not among the files"),
     ("kernel-panic", "of a run that panicked neither history nor log is kept"),
 ];
@@ -39,6 +38,12 @@ pub(super) fn judge(files: &Files, story: &Story<'_>, found: &mut Findings) -> A
         verdict == "pass" || (verdict == "safety" && of_rest && story.ended_idle() && !found.run_is_broken());
     if came_to_rest {
         story.at_rest(found);
+    }
+    if !result.tables_at_rest.is_empty() {
+        story.tables().compare(&result.tables_at_rest, found);
+    } else if verdict == "pass" {
+        let why = "a run that came to rest notes the hashes of its tables, and none are noted";
+        found.broken(Rule::Tables, Place::Result, why);
     }
     let broken = found.run_is_broken();
     let agreement = match (verdict, &result.broken, broken) {

@@ -63,7 +63,7 @@ pub(super) enum Lock {
 }
 
 impl Lock {
-    fn tenant(self) -> u32 {
+    pub(super) fn tenant(self) -> u32 {
         match self {
             Lock::Owner => 0,
             Lock::Run(tenant, _) => tenant,
@@ -126,6 +126,16 @@ pub(super) enum Account {
     Run(u32, u64),
     UserDay(u32, u32, u32),
     LedgerDay(u32),
+}
+
+impl Account {
+    /// Whose table row it is; the ledger's day is the ledger's own.
+    pub(super) fn tenant(self) -> u32 {
+        match self {
+            Account::Unit(tenant, ..) | Account::Run(tenant, _) | Account::UserDay(tenant, ..) => tenant,
+            Account::LedgerDay(_) => 0,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 
 use super::{
     findings::{Findings, Place, Rule},
+    tables::Tables,
     told::{Authority, Command, LeaseCommand, Request, ReserveCommand, RunCommand, Submitted},
     wire::{Budgeted, Event, Leased, Lock, Ran, Record},
 };
@@ -17,6 +18,7 @@ const SLACK_NS: u64 = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grant {
     pub executor: u64,
+    client: u64,
     pub fence: u64,
     pub until: u64,
     /// Ledger time of the grant or its last extension, and a true time it was not decided before.
@@ -72,7 +74,7 @@ impl Writers {
     fn leased(&mut self, record: &Record, event: Leased, true_ns: u64, place: Place, found: &mut Findings) {
         let (seq, time, since) = (record.seq, record.time, (record.time, self.announced_ns));
         match event {
-            Leased::Granted { lock, executor, fence, until, .. } => {
+            Leased::Granted { lock, executor, client, fence, until } => {
                 let row = self.locks.entry(lock).or_default();
                 let free = row.grant.is_none() && fence > row.highest && executor != 0;
                 found.must(Rule::OneWriter, place, free, || {
@@ -86,7 +88,7 @@ impl Writers {
                     format!("record {seq} grants {lock} until {until}, and it is {time}")
                 });
                 row.highest = row.highest.max(fence);
-                row.grant = Some(Grant { executor, fence, until, since });
+                row.grant = Some(Grant { executor, client, fence, until, since });
                 row.all.push((fence, executor));
             }
             Leased::Renewed { lock, fence, until } => {
@@ -214,6 +216,17 @@ impl Writers {
     /// The highest fence that was granted.
     pub(super) fn highest(&self, lock: Lock) -> u64 {
         self.locks.get(&lock).map_or(0, |row| row.highest)
+    }
+
+    /// Puts down the rows of the ledger's tables about leases.
+    pub(super) fn tables(&self, tables: &mut Tables) {
+        for (lock, row) in &self.locks {
+            let grant = row.grant.map(|grant| (grant.executor, grant.client, grant.until));
+            tables.row(3, (lock.tenant(), lock), (row.highest, grant));
+            if let Some(grant) = row.grant {
+                tables.row(4, (0u32, grant.until, lock), ());
+            }
+        }
     }
 
     fn granted(&self, lock: Lock, fence: u64) -> Option<u64> {

@@ -44,6 +44,21 @@ pub struct ResultFile {
     pub history_blocks: Vec<String>,
     /// Which build.
     pub provenance: Provenance,
+    /// The ledger's tables at rest; none if the run was stopped before.
+    #[serde(default)]
+    pub tables_at_rest: Vec<TableAtRest>,
+}
+
+/// A table of the ledger at rest, by the hashes that it came to: whoever has the log can say whether they are right.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableAtRest {
+    /// Its stable number.
+    pub number: u16,
+    /// Its hash as an opening of the store gives it, in hexadecimal.
+    pub opened: Option<String>,
+    /// Its hash as a rebuild from the whole log gives it, in hexadecimal.
+    pub rebuilt: Option<String>,
 }
 
 /// Writes the folder of a run that was recorded in full. An empty folder in its place is replaced; anything else is refused.
@@ -91,6 +106,7 @@ fn write_files(dir: &Path, spec: &RunSpec, run: &Run, provenance: &Provenance) -
             .map(|block| blake3::hash(block).to_hex().to_string())
             .collect(),
         provenance: provenance.clone(),
+        tables_at_rest: run.tables.clone(),
     };
     let mut text = serde_json::to_string_pretty(&result)?;
     text.push('\n');

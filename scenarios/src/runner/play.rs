@@ -75,6 +75,7 @@ fn caught(spec: &RunSpec) -> Result<Run, EngineError> {
             let (verdict, broken) = judge(&observed, &course, &found, played.elapsed_ns);
             let mut run = report(spec, &observed, verdict, broken, played.history, played.stats);
             run.report.virtual_ns = played.elapsed_ns;
+            run.tables = found.tables();
             run.log = found.log;
             run
         }
@@ -196,7 +197,7 @@ fn report(
         reached_sometimes: Vec::new(),
     };
     let raw = observed.tally.borrow().raw();
-    Run { report, raw, history, log: WholeLog::default() }
+    Run { report, raw, history, log: WholeLog::default(), tables: Vec::new() }
 }
 
 #[cfg(test)]

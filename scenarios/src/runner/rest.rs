@@ -1,7 +1,7 @@
 //! The last look at the store: a power cut of the ledger if its store has a disk, then the whole log, and the tables as an
 //! opening and as a rebuild give them.
 
-use super::director::Course;
+use super::{TableAtRest, director::Course};
 use crate::{
     cast::LEDGER,
     invariant::{Rest, WholeLog},
@@ -15,6 +15,7 @@ use kernel::{
 };
 use sim::{Control, Disk, Open};
 use std::{
+    collections::BTreeSet,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -59,6 +60,20 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Each table's two hashes, by number.
+    pub(super) fn tables(&self) -> Vec<TableAtRest> {
+        let hex = |tables: &[(u16, Hash)], number| {
+            let hash = tables.iter().find(|(of, _)| *of == number).map(|(_, hash)| *hash)?;
+            Some(blake3::Hash::from_bytes(hash).to_hex().to_string())
+        };
+        let numbers: BTreeSet<u16> = self.opened.iter().chain(&self.rebuilt).map(|(number, _)| *number).collect();
+        let table = |number| {
+            let (opened, rebuilt) = (hex(&self.opened, number), hex(&self.rebuilt, number));
+            TableAtRest { number, opened, rebuilt }
+        };
+        numbers.into_iter().map(table).collect()
+    }
+
     /// What invariants are shown.
     pub(super) fn rest(&self, course: &Course) -> Rest<'_> {
         Rest { log: &self.log, opened: &self.opened, rebuilt: &self.rebuilt, converged: *course == Course::Converged }

@@ -540,7 +540,17 @@ const FORGED: [(&str, Forge, &str); 40] = [
     ),
 ];
 
-const CLAIMED: [(&str, Forge, &str); 8] = [
+const CLAIMED: [(&str, Forge, &str); 10] = [
+    ("a table that opened otherwise", |f| f.result["tables_at_rest"][5]["opened"] = "0".repeat(64).into(), "tables"),
+    (
+        "tables of another log",
+        |f| {
+            for how in ["opened", "rebuilt"] {
+                f.result["tables_at_rest"][9][how] = f.result["tables_at_rest"][8][how].clone();
+            }
+        },
+        "tables",
+    ),
     (
         "a lease that was never granted",
         |f| {
