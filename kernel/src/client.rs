@@ -61,6 +61,13 @@ impl Client {
     /// A client of the ledger at `ledger`, repeating an unanswered request every `retry` at first and at most every
     /// sixteen times that.
     pub fn new(world: World, ledger: NodeId, id: ClientId, retry: Duration) -> Client {
+        let incarnation = world.incarnation();
+        Client::in_incarnation(world, ledger, id, incarnation, retry)
+    }
+
+    /// A client whose process is incarnation `incarnation` of it, wherever it runs: for one that may be started on more than
+    /// one node. No two processes of a client may have the same, and a later one has a higher.
+    pub fn in_incarnation(world: World, ledger: NodeId, id: ClientId, incarnation: u32, retry: Duration) -> Client {
         assert!(id != ClientId::LEDGER, "client 0 is the ledger itself");
         assert!(!retry.is_zero(), "repeats without a pause would never let the ledger answer");
         let state = RefCell::new(State {
@@ -73,13 +80,13 @@ impl Client {
             waited_ns: 0,
             jitter: world.stream(JITTER ^ id.0),
         });
-        Client { shared: Rc::new(Shared { world, ledger, id, retry, state }) }
+        Client { shared: Rc::new(Shared { world, ledger, id, incarnation, retry, state }) }
     }
 
     /// Hands over a frame from the ledger. What is not for this client, or makes no sense, is dropped.
     pub fn deliver(&self, frame: &[u8]) {
         let Ok(frame) = postcard::from_bytes::<FromLedger>(frame) else { return };
-        let own = |client, incarnation| client == self.shared.id && incarnation == self.shared.world.incarnation();
+        let own = |client, incarnation| client == self.shared.id && incarnation == self.shared.incarnation;
         match frame {
             FromLedger::Reply { client, incarnation, number, reply } if own(client, incarnation) => {
                 self.shared.hand(Key::Request(number), Mail::Reply(reply));
@@ -103,7 +110,7 @@ impl Client {
         let mut message = ToLedger::Request(Request {
             tenant: how.tenant,
             client: shared.id,
-            incarnation: shared.world.incarnation(),
+            incarnation: shared.incarnation,
             number,
             acknowledged: 0,
             authority: how.authority,
@@ -149,6 +156,7 @@ struct Shared {
     world: World,
     ledger: NodeId,
     id: ClientId,
+    incarnation: u32,
     retry: Duration,
     state: RefCell<State>,
 }
@@ -218,7 +226,7 @@ impl Shared {
         let number = {
             let state = &mut *self.state.borrow_mut();
             state.queries += 1;
-            self.id.0.rotate_right(16) ^ u64::from(self.world.incarnation()) << 32 ^ state.queries
+            self.id.0.rotate_right(16) ^ u64::from(self.incarnation) << 32 ^ state.queries
         };
         (number, self.begin(Key::Query(number)))
     }

@@ -34,6 +34,9 @@ pub const ANNOUNCEMENT: u16 = 16;
 /// History kind of a frame that made no sense and was dropped; its data are the sender's number, as a little-endian `u32`.
 pub const GARBAGE: u16 = 17;
 
+/// History kind of a request that was turned away because the queue was full; its data are the sender's number, likewise.
+pub const BUSY: u16 = 18;
+
 /// What most announcements fit in, in bytes.
 const ANNOUNCEMENT_BYTES: usize = 1000;
 
@@ -236,6 +239,7 @@ impl Receiver {
         if desk.parked.holds(&request) {
             send_waiting(&self.world, from, name(&request));
         } else if desk.queue.len() + desk.parked.len() >= self.queue_limit {
+            self.world.note(BUSY, &from.0.to_le_bytes());
             send_reply(&self.world, from, name(&request), Reply::Busy);
         } else {
             desk.queue.push_back(Arrival { from, submitted: Submitted::arriving(request, self.clock.now_ns()) });
