@@ -82,7 +82,8 @@ mod tests {
         for name in ["healed-loss", "felt-flap", "felt-crash-loop", "refused-no-slot", "begun-at-event"] {
             assert!(has(&of_thousand, name), "{name} in {of_thousand:?}");
         }
-        assert!(!has(&of_thousand, "refused-empty"), "nothing can reach it");
+        assert!(has(&of_thousand, "refused-empty"), "a trespasser reaches it");
+        assert!(!has(&of_thousand, "refused-busy"), "no queue of these is short");
         let of_one = never(&[], &["crash"], 100, &[]);
         assert!(has(&of_one, "felt-power-cut") && has(&of_one, "begun-at-operation"), "{of_one:?}");
         assert!(!has(&of_one, "felt-flap"), "crash draws none");

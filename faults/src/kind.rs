@@ -35,6 +35,9 @@ pub enum Kind {
     CreditExhausted,
     Halted,
     QuotaChanged,
+    DoubleStart,
+    RetryAnew,
+    DuplicateReport,
 }
 
 /// What carries a kind of fault out.
@@ -52,11 +55,13 @@ pub enum Family {
     Provider,
     /// What the owner has the ledger allow: caps, quotas, the halt switch.
     Budget,
+    /// What an agent does that a well-behaved one does not.
+    Agent,
 }
 
 impl Kind {
     /// Every kind. The place of one is part of what its draws are keyed by: new ones come last.
-    pub const ALL: [Kind; 27] = [
+    pub const ALL: [Kind; 30] = [
         Kind::Loss,
         Kind::Repeat,
         Kind::Reorder,
@@ -84,6 +89,9 @@ impl Kind {
         Kind::CreditExhausted,
         Kind::Halted,
         Kind::QuotaChanged,
+        Kind::DoubleStart,
+        Kind::RetryAnew,
+        Kind::DuplicateReport,
     ];
 
     const fn described(self) -> (&'static str, Family, &'static str) {
@@ -118,6 +126,11 @@ impl Kind {
             Kind::Halted => ("halted", Family::Budget, "the owner flips the halt switch, and back"),
             Kind::QuotaChanged => {
                 ("quota-changed", Family::Budget, "the owner lowers the daily quotas, and restores them")
+            }
+            Kind::DoubleStart => ("double-start", Family::Agent, "an agent's process is started again while it runs"),
+            Kind::RetryAnew => ("retry-anew", Family::Agent, "what is not answered is asked under a new number"),
+            Kind::DuplicateReport => {
+                ("duplicate-report", Family::Agent, "what was reported and taken is reported again, as a new request")
             }
         }
     }

@@ -7,6 +7,7 @@
 //! - *Clocks drift, within reason*: from half to double speed.
 //! - *Safety ends before heal begins*: every fault has ended when the safety phase does.
 //! - *A crash at a disk operation is about the store*: only the ledger has one.
+//! - *An agent is started twice, not three times*: of the double starts of one agent at most one is on at a time.
 //! - *When an event comes is not known*: of the processes only the ledger's and the owner's are stopped at one.
 //!
 //! A fault that breaks a rule is shortened or clamped if that is enough, and dropped otherwise; the others stay as they were.
@@ -45,6 +46,10 @@ fn survivable(planned: &Planned, kept: &[Planned], ground: &Ground) -> bool {
         return false;
     }
     if planned.target == Target::All && planned.fault.kind().stops() {
+        return false;
+    }
+    let is_same = |other: &&Planned| other.fault == planned.fault && other.target == planned.target;
+    if planned.fault == Fault::DoubleStart && kept.iter().filter(is_same).any(|other| overlap(planned, other)) {
         return false;
     }
     match takes_down(planned) {

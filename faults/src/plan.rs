@@ -222,6 +222,21 @@ pub enum Fault {
         /// Of a hundred; 0 to 99.
         percent: u32,
     },
+    /// The agent's process is started a second time, elsewhere, as a newer incarnation; both work its list until the older
+    /// learns that it is stale. When the fault ends the second is stopped, and the first is started again if it had ended.
+    DoubleStart,
+    /// An agent asks what is not answered within this time again under a new number, which tells the ledger nothing of the
+    /// first; each time it waits twice as long.
+    RetryAnew {
+        /// 10 us to 1 h.
+        #[serde(with = "humantime_serde")]
+        after: Duration,
+    },
+    /// An agent reports the end of a call, an attempt or a run once more, as a new request, after it was taken.
+    DuplicateReport {
+        /// Of a million reports.
+        ppm: u32,
+    },
 }
 
 /// One fault of a plan.
@@ -306,6 +321,9 @@ impl Fault {
             Fault::CreditExhausted => Kind::CreditExhausted,
             Fault::Halted => Kind::Halted,
             Fault::QuotaChanged { .. } => Kind::QuotaChanged,
+            Fault::DoubleStart => Kind::DoubleStart,
+            Fault::RetryAnew { .. } => Kind::RetryAnew,
+            Fault::DuplicateReport { .. } => Kind::DuplicateReport,
         }
     }
 }
@@ -399,6 +417,7 @@ impl Planned {
             | Fault::ServerError { ppm }
             | Fault::ReplyLost { ppm }
             | Fault::Hang { ppm }
+            | Fault::DuplicateReport { ppm }
                 if *ppm > MILLION =>
             {
                 Err(format!("ppm = {ppm} is out of range; it counts of a million, so 0 to {MILLION}"))
@@ -458,6 +477,9 @@ impl Planned {
                 "{kind} of the provider is not survivable, for its invoice is the oracle; use server-error, slow or reply-lost"
             )),
             (Family::Process | Family::Clock, _) => Ok(()),
+            (Family::Agent, Target::Node(name)) if name.starts_with("agent-") => Ok(()),
+            (Family::Agent, Target::All) if kind != Kind::DoubleStart => Ok(()),
+            (Family::Agent, _) => Err(format!("{kind} is what an agent does: target = {{ node = \"agent-0\" }}")),
             (Family::Provider | Family::Budget, Target::All) => Ok(()),
             (Family::Provider, Target::Node(name)) if name == "provider" => Ok(()),
             (Family::Provider | Family::Budget, _) => Err(format!("{kind} has no target to choose: target = \"all\"")),
@@ -482,6 +504,9 @@ fn check_shape(fault: &Fault) -> Result<(), String> {
         }
         Fault::CrashLoop { every } if *every < Duration::from_millis(10) || *every > hour => {
             Err("a crash loop kills every 10ms to 1h".to_owned())
+        }
+        Fault::RetryAnew { after } if *after < Duration::from_micros(10) || *after > hour => {
+            Err("an agent asks anew after 10us to 1h".to_owned())
         }
         Fault::UsageUnlike { percent: 100 } => Err("percent = 100 is as reckoned; give another".to_owned()),
         Fault::UsageUnlike { percent } if !(1..=1_000).contains(percent) => {

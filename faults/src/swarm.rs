@@ -36,8 +36,11 @@ const MOST_EVENTS: u64 = 32;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Swarm {
-    /// The kinds that may be on; each is, in a given run, with a chance of one half.
+    /// The kinds that may be on; each is, in a given run, with a chance of one half, unless it is among `always`.
     pub kinds: Vec<Kind>,
+    /// Those of `kinds` that are on in every run: what the scenario is about.
+    #[serde(default)]
+    pub always: Vec<Kind>,
     /// At most this many faults of each kind that is on; at least 1.
     pub most_per_kind: u32,
 }
@@ -85,7 +88,7 @@ impl Swarm {
         for (number, kind) in Kind::ALL.into_iter().enumerate() {
             let mut stream = Stream::keyed(seed, &[SWARM, number as u64]);
             let (is_on, count) = (stream.below(2) == 1, stream.next_u64());
-            if !is_on || !self.kinds.contains(&kind) {
+            if !(is_on || self.always.contains(&kind)) || !self.kinds.contains(&kind) {
                 continue;
             }
             on.push(kind);
@@ -112,8 +115,9 @@ impl Ground {
         // Outages last a fifth of the phase or a minute at most, and often much less: below, near and above a lease's length.
         // A lowered cap, and whatever else the owner orders, binds only once something is committed, so it stays for as much
         // as half the phase; so do refusals by the provider, which have to fall together with an outage before anyone
-        // releases what another holds.
-        let stays = kind.family() == Family::Budget || matches!(kind, Kind::TooManyRequests | Kind::ServerError);
+        // releases what another holds, and the manners of agents, who report but now and then.
+        let stays = kind.family() == Family::Budget
+            || matches!(kind, Kind::TooManyRequests | Kind::ServerError | Kind::RetryAnew | Kind::DuplicateReport);
         let most = if stays { whole / 2 } else { (whole / 5).min(60_000_000_000) };
         let longest = most >> stream.below(6);
         let lasts = Duration::from_nanos(stream.between(longest / 2, longest));
@@ -158,7 +162,8 @@ impl Ground {
                 2 if side == 0 => Target::Node("owner".to_owned()),
                 _ => Target::Node(agent),
             },
-            Family::Provider | Family::Budget => Target::All,
+            Family::Agent if kind == Kind::DoubleStart || form == 0 => Target::Node(agent),
+            Family::Provider | Family::Budget | Family::Agent => Target::All,
         }
     }
 }
@@ -192,7 +197,7 @@ fn draw_fault(kind: Kind, stream: &mut Stream) -> Fault {
         Kind::Kill => Fault::Kill,
         Kind::PowerCut => Fault::PowerCut,
         Kind::Pause => Fault::Pause,
-        Kind::CrashLoop => Fault::CrashLoop { every: Duration::from_millis(50 + log_uniform(stream, 16_000)) },
+        Kind::CrashLoop => Fault::CrashLoop { every: Duration::from_millis(200 + log_uniform(stream, 16_000)) },
         Kind::ClockStep => {
             // One in four is of an hour, the usual slip of whoever gets time zones wrong.
             let drawn_ms = log_uniform(stream, 86_400_000).cast_signed();
@@ -232,6 +237,10 @@ fn draw_misbehaviour(kind: Kind, small: u32, free: u64) -> Fault {
         }
         Kind::Halted => Fault::Halted,
         Kind::QuotaChanged => Fault::QuotaChanged { percent: ((free >> 8) % 100) as u32 },
+        Kind::DoubleStart => Fault::DoubleStart,
+        // An answer takes about a millisecond where nothing is wrong: from less than that to what only outages take.
+        Kind::RetryAnew => Fault::RetryAnew { after: Duration::from_micros(100 << (free % 16)) },
+        Kind::DuplicateReport => Fault::DuplicateReport { ppm: 31_250 << (free % 6) },
         other => unreachable!("{other} is drawn by the caller"),
     }
 }

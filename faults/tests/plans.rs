@@ -9,7 +9,7 @@ fn ground(agents: u32, secs: u64) -> Ground {
 }
 
 fn everything() -> Swarm {
-    Swarm { kinds: Kind::ALL.to_vec(), most_per_kind: 5 }
+    Swarm { kinds: Kind::ALL.to_vec(), always: Vec::new(), most_per_kind: 5 }
 }
 
 fn one(at: &str, fault: &str, target: &str) -> String {
@@ -54,6 +54,12 @@ fn senseless_plans_are_refused_with_a_remedy() {
         (one(time, "\"credit-exhausted\"", "{ node = \"ledger\" }"), "no target to choose"),
         (one(time, "\"halted\"", "{ node = \"ledger\" }"), "no target to choose"),
         (one(time, "{ quota-changed = { percent = 100 } }", "\"all\""), "0 to 99"),
+        (one(time, "\"double-start\"", "\"all\""), "what an agent does"),
+        (one(time, "\"double-start\"", "{ node = \"ledger\" }"), "what an agent does"),
+        (one(time, "{ retry-anew = { after = \"9us\" } }", "\"all\""), "10us to 1h"),
+        (one(time, "{ retry-anew = { after = \"1s\" } }", "{ node = \"owner\" }"), "what an agent does"),
+        (one(time, "{ duplicate-report = { ppm = 1000001 } }", "\"all\""), "0 to 1000000"),
+        (one(time, "{ duplicate-report = { ppm = 1 } }", "{ link = [\"agent-0\", \"ledger\"] }"), "what an agent does"),
         (one(time, "{ cancel = { nth = 0 } }", "{ node = \"agent-0\" }"), "count from 1"),
         (one(time, "\"kill\"", "{ node = \"provider\" }"), "use server-error"),
         (one(time, "\"kill\"", "{ link = [\"ledger\", \"owner\"] }"), "strikes a node"),
@@ -112,6 +118,19 @@ fn a_readable_plan_is_read_as_it_says() {
         ),
         (one(time, "\"credit-exhausted\"", "\"all\""), at_time(), Fault::CreditExhausted, Target::All),
         (one(time, "\"halted\"", "\"all\""), at_time(), Fault::Halted, Target::All),
+        (one(time, "\"double-start\"", agent), at_time(), Fault::DoubleStart, node("agent-0")),
+        (
+            one(time, "{ retry-anew = { after = \"10us\" } }", "\"all\""),
+            at_time(),
+            Fault::RetryAnew { after: Duration::from_micros(10) },
+            Target::All,
+        ),
+        (
+            one(time, "{ duplicate-report = { ppm = 7 } }", agent),
+            at_time(),
+            Fault::DuplicateReport { ppm: 7 },
+            node("agent-0"),
+        ),
         (
             one(time, "{ quota-changed = { percent = 0 } }", "\"all\""),
             at_time(),
@@ -146,6 +165,22 @@ fn a_kind_that_is_on_in_half_the_seeds_is_on_in_about_half() {
     for kind in Kind::ALL {
         let on = (0..1_000).filter(|seed| everything().draw(*seed, &ground(4, 300)).on.contains(&kind)).count();
         assert!((420..=580).contains(&on), "{kind} is on in {on} of 1000 seeds");
+    }
+}
+
+#[test]
+fn a_kind_that_is_always_on_is_on_in_every_seed_and_shifts_no_other() {
+    let always = Swarm { always: vec![Kind::Flap, Kind::Loss], kinds: vec![Kind::Flap, Kind::Kill], most_per_kind: 3 };
+    let chance = Swarm { always: Vec::new(), ..always.clone() };
+    for seed in 0..64 {
+        let (drawn, other) = (always.draw(seed, &ground(4, 300)), chance.draw(seed, &ground(4, 300)));
+        assert!(drawn.on.contains(&Kind::Flap), "seed {seed}");
+        assert!(!drawn.on.contains(&Kind::Loss), "seed {seed}: loss is not among the kinds");
+        let kills = |plan: &Plan| {
+            let kills = plan.faults.iter().filter(|planned| planned.fault.kind() == Kind::Kill);
+            kills.cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(kills(&drawn.plan), kills(&other.plan), "seed {seed}");
     }
 }
 
@@ -190,15 +225,24 @@ proptest! {
             let agents_down: std::collections::BTreeSet<_> = at_once.filter(|(.., n)| n.starts_with("agent-")).map(|(.., n)| n).collect();
             prop_assert!(agents == 1 || agents_down.len() < agents as usize);
         }
+        let doubles: Vec<_> = plan.faults.iter().filter(|planned| planned.fault == Fault::DoubleStart).collect();
+        for (nth, one) in doubles.iter().enumerate() {
+            let At::Time(begins) = one.at else { continue };
+            let again = doubles[nth + 1..].iter().filter(|other| other.target == one.target);
+            for other in again {
+                let At::Time(at) = other.at else { continue };
+                prop_assert!(begins + one.lasts < at || at + other.lasts < begins);
+            }
+        }
     }
 
     #[test]
     fn turning_a_kind_off_leaves_the_others_as_they_were(seed: u64, off in 0usize..Kind::ALL.len()) {
         // Without a limit in play: only kinds that never compete for a node.
-        let calm = |kind: &Kind| !kind.stops();
+        let calm = |kind: &Kind| !kind.stops() && *kind != Kind::DoubleStart;
         let all: Vec<Kind> = Kind::ALL.into_iter().filter(calm).collect();
         let fewer: Vec<Kind> = all.iter().copied().filter(|kind| *kind != Kind::ALL[off]).collect();
-        let draw = |kinds| Swarm { kinds, most_per_kind: 5 }.draw(seed, &ground(4, 300)).plan.faults;
+        let draw = |kinds| Swarm { kinds, always: Vec::new(), most_per_kind: 5 }.draw(seed, &ground(4, 300)).plan.faults;
         let mut expect = draw(all);
         expect.retain(|planned| planned.fault.kind() != Kind::ALL[off]);
         prop_assert_eq!(draw(fewer), expect);

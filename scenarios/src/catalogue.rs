@@ -5,7 +5,7 @@ use serde::Deserialize;
 use std::{io::Read, path::Path};
 
 /// The shipped scenarios: name and file.
-const SHIPPED: [(&str, &str); 8] = [
+const SHIPPED: [(&str, &str); 9] = [
     ("fleet", include_str!("../catalogue/fleet.toml")),
     ("contention", include_str!("../catalogue/contention.toml")),
     ("edge-of-cap", include_str!("../catalogue/edge-of-cap.toml")),
@@ -14,6 +14,7 @@ const SHIPPED: [(&str, &str); 8] = [
     ("producers", include_str!("../catalogue/producers.toml")),
     ("zombies", include_str!("../catalogue/zombies.toml")),
     ("day", include_str!("../catalogue/day.toml")),
+    ("thrash", include_str!("../catalogue/thrash.toml")),
 ];
 
 /// The longest scenario file that is read.

@@ -39,6 +39,9 @@ pub struct Sizes {
     /// Agents standing by for each run (workload `takeover`).
     #[serde(default)]
     pub standbys: u32,
+    /// Clients beside the agents that break the rules on purpose, to be refused.
+    #[serde(default)]
+    pub trespassers: u32,
 }
 
 /// The caps in force from the first moment.
@@ -204,6 +207,7 @@ impl Sizes {
         within("sizes.agents_per_user", self.agents_per_user, 1, 65_536)?;
         within("sizes.runs_per_agent", self.runs_per_agent, 1, 1_000_000)?;
         within("sizes.standbys", self.standbys, 0, 64)?;
+        within("sizes.trespassers", self.trespassers, 0, 64)?;
         let runs = u64::from(self.agents) * u64::from(self.runs_per_agent);
         if runs > 10_000_000 {
             let why = format!("{runs} runs over all agents are more than 10000000; lower it or sizes.agents");
@@ -306,6 +310,9 @@ impl Scenario {
         within("swarm.most_per_kind", self.swarm.most_per_kind, 1, 1_000)?;
         let kinds: Vec<String> = self.swarm.kinds.iter().map(|kind| kind.name().to_owned()).collect();
         check_names("swarm.kinds", &kinds, &faults::Kind::ALL.map(faults::Kind::name), "faults/src/kind.rs")?;
+        let always: Vec<String> = self.swarm.always.iter().map(|kind| kind.name().to_owned()).collect();
+        let drawn: Vec<&str> = kinds.iter().map(String::as_str).collect();
+        check_names("swarm.always", &always, &drawn, "swarm.kinds")?;
         if self.invariants.is_empty() {
             let why = "a scenario names at least one invariant; `shakedown list` shows them".to_owned();
             return Err(Senseless { field: "invariants", why });

@@ -204,6 +204,9 @@ const fn effect(kind: Kind) -> &'static str {
         Kind::CreditExhausted => "the provider refused a call for want of credit",
         Kind::Halted => "something was refused because the owner had halted",
         Kind::QuotaChanged => "something was refused over a lowered quota",
+        Kind::DoubleStart => "of two processes of an agent the older was told that it is stale",
+        Kind::RetryAnew => "a request was decided that had been made again under another number",
+        Kind::DuplicateReport => "a report that had been taken was made again, and refused for it",
     }
 }
 
@@ -236,9 +239,23 @@ fn changes_quotas(scenario: &Scenario) -> bool {
     works_on(scenario) && scenario.swarm.kinds.contains(&Kind::QuotaChanged)
 }
 
-/// Whether a user's agents, with two calls each, take every slot.
-fn is_crowded(scenario: &Scenario) -> bool {
-    works_on(scenario) && scenario.sizes.agents.min(scenario.sizes.agents_per_user) * 2 > scenario.caps.slots
+/// Whether somebody walks into every refusal there is.
+fn trespasses(scenario: &Scenario) -> bool {
+    scenario.sizes.trespassers > 0
+}
+
+fn trespasses_under_quota(scenario: &Scenario) -> bool {
+    trespasses(scenario) && scenario.quota.is_some()
+}
+
+/// Whether reports that were taken are made again.
+fn reports_again(scenario: &Scenario) -> bool {
+    trespasses(scenario) || works_on(scenario) && scenario.swarm.kinds.contains(&Kind::DuplicateReport)
+}
+
+/// Whether the ledger's queue is too short for every agent to ask at once.
+fn is_short_of_queue(scenario: &Scenario) -> bool {
+    scenario.ledger.queue_limit < scenario.sizes.agents as usize
 }
 
 impl Refused {
@@ -293,7 +310,7 @@ impl Refused {
             Refused::TooManyRuns => ("too-many-runs", "a user's runs of the day were taken"),
             Refused::TooDear => ("too-dear", "a user's dollars of the day would have been passed"),
             Refused::TooDeep => ("too-deep", "a run was deeper than its user may go"),
-            Refused::NoUsers => ("no-users", "tenant 0 was asked for a run"),
+            Refused::NoUsers => ("no-users", "a quota was set for tenant 0, which has no users"),
             Refused::Held => ("held", "a lock was another's, and there was no time to wait"),
             Refused::LockWaiterExpired => ("lock-waiter-expired", "a lock came free after its waiter's term"),
             Refused::Deposed => ("deposed", "a writer's fence was below the highest seen"),
@@ -339,49 +356,39 @@ impl Refused {
         let required = |of_runs, able| Standing::Required { of_runs, able };
         match self {
             Refused::Halted => required(USUAL_RUNS, halts),
-            Refused::TooManyRuns | Refused::TooDear => required(450, changes_quotas),
-            Refused::TooDeep => Standing::Rare("a lowered quota leaves the depth tier as it is"),
-            Refused::NoUsers => Standing::ByConstruction("an agent works for a user of its own tenant"),
+            Refused::TooManyRuns => required(450, changes_quotas),
+            Refused::TooDear | Refused::TooDeep => required(USUAL_RUNS, trespasses_under_quota),
             Refused::Held | Refused::Deposed => required(USUAL_RUNS, works_on),
             Refused::LockWaiterExpired | Refused::NotHolder => required(USUAL_RUNS, takes_over),
             Refused::OverRunCap | Refused::OverUserDayCap | Refused::AttemptRunning => required(USUAL_RUNS, contends),
             Refused::OverUnitCap => required(USUAL_RUNS, lowers_caps),
             Refused::OverLedgerDayCap => required(200, lowers_caps),
-            Refused::ReservationEnded | Refused::Stale => required(200, works_on),
+            Refused::ReservationEnded | Refused::RunEnded => required(USUAL_RUNS, reports_again),
+            Refused::Stale => required(USUAL_RUNS, works_on),
             Refused::Forgotten => required(200, researches),
-            Refused::NoSlot => required(450, is_crowded),
-            Refused::SlotWaiterExpired => {
-                Standing::Rare("a slot comes free within seconds, and waiters wait for longer")
-            }
-            Refused::WrongAttempt | Refused::RunEnded | Refused::IllegalArm => {
-                Standing::Rare("a late report has to lose a race that few runs have")
-            }
-            Refused::AwaitsOwner => Standing::Rare("an agent does not report a call again that it left to the owner"),
-            Refused::NoAuthority | Refused::OtherTenant | Refused::WrongTenant => {
-                Standing::ByConstruction("a client names the lock of its own tenant with every command that needs it")
-            }
-            Refused::NoTerm | Refused::Nobody => {
-                Standing::ByConstruction("a client asks under its own id, for the term its scenario sets")
-            }
-            Refused::NoCap | Refused::NoPrice => {
-                Standing::ByConstruction("caps and prices are in force from the first moment and never taken away")
-            }
-            Refused::Nothing | Refused::TooMuch => Standing::ByConstruction(
-                "work asks for what its calls cost, which is neither nothing nor past counting",
-            ),
-            Refused::ReservationUnknown | Refused::RunUnknown | Refused::RunTaken => {
-                Standing::ByConstruction("an agent names only what the ledger gave it or its own work list holds")
-            }
-            Refused::StillLive => Standing::ByConstruction("the owner resolves only what the ledger says awaits it"),
-            Refused::ReservationDisagrees => {
-                Standing::ByConstruction("an agent ends an attempt and its reservation in one request")
-            }
-            Refused::Empty | Refused::Misnumbered => {
-                Standing::ByConstruction("the client numbers its requests, and sends none that is empty")
-            }
-            Refused::Busy => {
-                Standing::ByConstruction("no queue of a scenario that ships is as short as its fleet is large")
-            }
+            Refused::Busy => required(USUAL_RUNS, is_short_of_queue),
+            Refused::NoUsers
+            | Refused::NoAuthority
+            | Refused::OtherTenant
+            | Refused::WrongTenant
+            | Refused::NoTerm
+            | Refused::Nobody
+            | Refused::NoSlot
+            | Refused::SlotWaiterExpired
+            | Refused::NoCap
+            | Refused::NoPrice
+            | Refused::Nothing
+            | Refused::TooMuch
+            | Refused::WrongAttempt
+            | Refused::ReservationUnknown
+            | Refused::AwaitsOwner
+            | Refused::StillLive
+            | Refused::RunUnknown
+            | Refused::RunTaken
+            | Refused::IllegalArm
+            | Refused::ReservationDisagrees
+            | Refused::Empty
+            | Refused::Misnumbered => required(USUAL_RUNS, trespasses),
         }
     }
 
@@ -454,6 +461,11 @@ impl Seen {
         Seen { caps, reached: BTreeSet::new() }
     }
 
+    /// Takes in that a request was turned away because the server's queue was full.
+    pub fn turned_away(&mut self) {
+        self.reached.insert(Sometimes::Refused(Refused::Busy));
+    }
+
     /// Takes in one sight, with those records of it that no sight told of before.
     pub fn at(&mut self, sight: &Sight, news: &[Record]) {
         if let Sight::Ledger(Announcement::Committed { replies, .. }, _) = sight {
@@ -461,8 +473,8 @@ impl Seen {
                 let refused = match reply {
                     Reply::Stale { .. } => Refused::Stale,
                     Reply::Forgotten { .. } => Refused::Forgotten,
-                    Reply::Busy => Refused::Busy,
-                    Reply::Decided(_) | Reply::Waits(_) => continue,
+                    // Busy is never in a batch; see `turned_away`.
+                    Reply::Decided(_) | Reply::Waits(_) | Reply::Busy => continue,
                 };
                 self.reached.insert(Sometimes::Refused(refused));
             }

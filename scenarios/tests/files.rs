@@ -71,7 +71,7 @@ fn unknown_names_are_refused_with_what_is_known() {
     let error = catalogue::find("flet").expect_err("unknown").to_string();
     assert!(
         error.contains("did you mean `fleet`?")
-            && error.contains("fleet, contention, edge-of-cap, partition, crash, producers, zombies, day"),
+            && error.contains("fleet, contention, edge-of-cap, partition, crash, producers, zombies, day, thrash"),
         "{error}"
     );
     assert!(matches!(catalogue::find("zzz"), Err(CatalogueError::Unknown { nearest: None, .. })));

@@ -384,6 +384,9 @@ fn each_kind_makes_its_difference_and_is_healed() {
         ("slow", "{ slow = { factor = 3 } }", "\"all\""),
         ("reply-lost", "{ reply-lost = { ppm = 900000 } }", "\"all\""),
         ("too-many-requests", "{ too-many-requests = { ppm = 900000 } }", "\"all\""),
+        ("double-start", "\"double-start\"", agent),
+        ("retry-anew", "{ retry-anew = { after = \"100us\" } }", agent),
+        ("duplicate-report", "{ duplicate-report = { ppm = 1000000 } }", "\"all\""),
     ] {
         let report = under_one("crash", soon, fault, target, "30s").report;
         assert_eq!(report.verdict, Verdict::Pass, "{kind}: {:?}", report.broken);

@@ -158,7 +158,7 @@ fn every_key_of_a_scenario_has_its_line() {
 
 #[test]
 fn every_field_of_a_fault_is_in_its_line() {
-    let swarm = Swarm { kinds: Kind::ALL.to_vec(), most_per_kind: 3 };
+    let swarm = Swarm { kinds: Kind::ALL.to_vec(), always: Vec::new(), most_per_kind: 3 };
     let ground = Ground { agents: 4, lasts: Duration::from_secs(600), disk_operations: 1_000 };
     let table = list("faults");
     let mut seen: BTreeMap<Kind, bool> = BTreeMap::new();

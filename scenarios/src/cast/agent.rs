@@ -27,8 +27,10 @@ use sim::{NodeId, Task, Time, World};
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
-    future::pending,
+    future::{Future, pending, poll_fn},
+    pin::pin,
     rc::Rc,
+    task::Poll,
     time::Duration,
 };
 use tokio::sync::mpsc;
@@ -40,14 +42,24 @@ pub(super) const MOST_ATTEMPTS: u32 = 3;
 /// The first pause before what did not go by the book is read and tried again; it doubles up to 64 times.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
-/// Sees the list of agent `index` through, then says that it is done.
-pub(super) async fn run(world: World, casting: Rc<Casting>, index: usize) {
-    let node: NodeId = world.node();
-    let lines = Lines::open(world.clone());
+/// Sees the list of agent `index` through as incarnation `incarnation` of the agent at `node`, then says that it is done.
+/// Ends if a newer incarnation is at work.
+pub(super) async fn run(world: World, casting: Rc<Casting>, index: usize, node: NodeId, incarnation: u32) {
+    let lines = Lines::open(world.clone(), casting.stage.clone(), node, incarnation);
     if casting.stage.done.borrow().contains(&node) {
         return pending().await; // an earlier incarnation finished; this one has nothing to do but be up
     }
-    let agent = Rc::new(Agent { world, casting, lines, index });
+    let agent = Rc::new(Agent { world, casting, lines: lines.clone(), index });
+    let mut working = pin!(work(agent, node));
+    let mut stale = pin!(lines.stale.notified());
+    poll_fn(|context| match stale.as_mut().poll(context) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => working.as_mut().poll(context),
+    })
+    .await;
+}
+
+async fn work(agent: Rc<Agent>, node: NodeId) {
     agent.announce_incarnation().await;
     match agent.casting.work.open_loop {
         false => agent.one_after_the_other().await,
@@ -120,7 +132,7 @@ impl Agent {
     /// Has a request decided, any request, so that what an earlier incarnation still has on its way is not: it is stale.
     async fn announce_incarnation(&self) {
         let list = &self.casting.work.agents[self.index];
-        let (true, Some(first)) = (self.world.incarnation() > 0, list.first()) else { return };
+        let (true, Some(first)) = (self.lines.incarnation > 0, list.first()) else { return };
         let nothing =
             Authority { lock: Lock::Run(super::TENANT, first.run), executor: self.lines.executor(), fence: Fence(0) };
         let give = Command::Lease(lease::Command::Yield { held: nothing });
@@ -156,7 +168,7 @@ impl Agent {
             began: None,
             given_up: BTreeSet::new(),
             calls: 0,
-            whole: !item.stands_by && self.world.incarnation() == 0,
+            whole: !item.stands_by && self.lines.incarnation == 0,
             halted: false,
             asked_end: false,
             odd_rounds: 0,
@@ -402,7 +414,11 @@ impl Agent {
         memory.asked_end = true;
         let _asking = memory.meter.ask();
         let end = Command::Run(run::Command::End { run: stint.item.run, outcome: ending });
-        stint.hold.ask_while_held(vec![end]).await.map(|said| said.is_ok())
+        let said = stint.hold.ask_while_held(vec![end.clone()]).await?;
+        if said.is_ok() {
+            self.report_again(&stint.hold, &[end]);
+        }
+        Ok(said.is_ok())
     }
 }
 

@@ -1,18 +1,20 @@
 //! How a process asks the ledger, holds a lock of it by its own clock, and calls the provider.
 
 use super::{
-    LEDGER, PROVIDER, TENANT,
+    LEDGER, PROVIDER, Stage, TENANT,
+    manners::{Abandoned, Manners},
     wire::{FromProvider, ToProvider, decode, encode},
 };
 use crate::fact::{Answered, Fact};
+use faults::Kind;
 use kernel::{
     client::{Asking, Client, ClientError},
     id::{ClientId, ExecutorId, Fence, ReservationId},
     lease::{self, Authority, Lock},
     money::Usage,
-    request::{Answer, Command, Outcome, Query, Refusal},
+    request::{Answer, Command, FromLedger, Outcome, Query, Refusal, Reply},
 };
-use sim::{Datagram, Time, World};
+use sim::{Datagram, NodeId, Time, World};
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -20,16 +22,26 @@ use std::{
     rc::Rc,
     time::Duration,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// How long a request to the ledger goes unanswered before it is repeated for the first time.
 const RETRY: Duration = Duration::from_millis(500);
 
+/// How often the time that a request goes unanswered before it is made anew doubles at most.
+const MOST_DOUBLINGS: u32 = 16;
+
 /// One incarnation's lines to the ledger and the provider.
 pub(super) struct Lines {
     pub(super) world: World,
+    pub(super) stage: Rc<Stage>,
+    /// Whose process it is: the node that a client and its executors are named after, which need not be the one it runs on.
+    of: NodeId,
+    pub(super) incarnation: u32,
     client: Client,
     id: ClientId,
+    /// Set once a newer incarnation is known to be at work: this one does nothing more.
+    pub(super) stale: Notify,
+    abandoned: Abandoned,
     /// Requests made so far, which is the number of the last: a client numbers from 1 in the order it is asked.
     asked: Cell<u64>,
     /// Who waits for the provider's answer under each key: the latest to have asked.
@@ -50,14 +62,19 @@ struct Waiter {
 pub(super) type Said = Result<Vec<Outcome>, Refusal>;
 
 impl Lines {
-    /// Opens them and starts the node's receiving task.
-    pub(super) fn open(world: World) -> Rc<Lines> {
-        let id = ClientId(u64::from(world.node().0) + 1);
-        let client = Client::new(world.clone(), LEDGER, id, RETRY);
+    /// Opens them for a process of `of` and starts the node's receiving task.
+    pub(super) fn open(world: World, stage: Rc<Stage>, of: NodeId, incarnation: u32) -> Rc<Lines> {
+        let id = ClientId(u64::from(of.0) + 1);
+        let client = Client::in_incarnation(world.clone(), LEDGER, id, incarnation, RETRY);
         let lines = Rc::new(Lines {
             world,
+            stage,
+            of,
+            incarnation,
             client,
             id,
+            stale: Notify::new(),
+            abandoned: Abandoned::default(),
             asked: Cell::new(0),
             calls: RefCell::default(),
             heard: RefCell::default(),
@@ -74,12 +91,27 @@ impl Lines {
 
     /// This incarnation as a holder of locks. 0 is nobody.
     pub(super) fn executor(&self) -> ExecutorId {
-        ExecutorId((u64::from(self.world.node().0) << 32 | u64::from(self.world.incarnation())) + 1)
+        ExecutorId((u64::from(self.of.0) << 32 | u64::from(self.incarnation)) + 1)
+    }
+
+    /// How its process is to behave now.
+    pub(super) fn manners(&self) -> Manners {
+        self.stage.manners.borrow().get(&self.of).copied().unwrap_or_default()
+    }
+
+    /// Requests made so far.
+    pub(super) fn asked(&self) -> u64 {
+        self.asked.get()
     }
 
     fn dispatch(&self, datagram: Datagram) {
         match datagram.from {
-            LEDGER => self.client.deliver(&datagram.frame),
+            LEDGER => {
+                if self.abandoned.any() {
+                    self.look_for_abandoned(&datagram.frame);
+                }
+                self.client.deliver(&datagram.frame);
+            }
             PROVIDER => {
                 let Some(message) = decode(&datagram.frame) else { return };
                 let (FromProvider::Answer { key, .. } | FromProvider::Closed { key, .. }) = message;
@@ -93,8 +125,49 @@ impl Lines {
         }
     }
 
+    /// Whether a frame says that a request was decided after it had been made again under another number.
+    fn look_for_abandoned(&self, frame: &[u8]) {
+        let Ok(FromLedger::Reply { client, incarnation, number, reply: Reply::Decided(_) }) =
+            postcard::from_bytes(frame)
+        else {
+            return;
+        };
+        if (client, incarnation) == (self.id, self.incarnation) && self.abandoned.take(number) {
+            self.stage.felt(Kind::RetryAnew);
+        }
+    }
+
     /// Asks until it is decided, or for as long as `patience`; `None` when that ran out and what was decided is not known.
+    ///
+    /// With good manners a request keeps its number. With bad ones it is made anew when no answer comes, again and again.
     pub(super) async fn ask(
+        &self,
+        authority: Option<Authority>,
+        wait: Duration,
+        patience: Option<Duration>,
+        commands: Vec<Command>,
+    ) -> Option<Said> {
+        let (begun, mut anew) = (self.world.now(), 0);
+        while let Some(after) = self.manners().anew_after {
+            let spent = self.world.now().since(begun);
+            let left = patience.map(|patience| patience.saturating_sub(spent));
+            let limit = after.saturating_mul(1 << anew).min(left.unwrap_or(Duration::MAX));
+            let (left_to_wait, again) = (wait.saturating_sub(spent), commands.clone());
+            if let said @ Some(_) = self.ask_once(authority, left_to_wait, Some(limit), again).await {
+                return said;
+            }
+            if left.is_some_and(|left| left <= limit) {
+                return None;
+            }
+            self.abandoned.add(self.asked.get());
+            anew = (anew + 1).min(MOST_DOUBLINGS);
+        }
+        let spent = self.world.now().since(begun);
+        let left = patience.map(|patience| patience.saturating_sub(spent));
+        self.ask_once(authority, wait.saturating_sub(spent), left, commands).await
+    }
+
+    async fn ask_once(
         &self,
         authority: Option<Authority>,
         wait: Duration,
@@ -105,12 +178,16 @@ impl Lines {
         self.asked.set(number);
         match self.client.ask(Asking { tenant: TENANT, authority, wait, patience }, commands).await {
             Ok(decision) => {
-                let incarnation = self.world.incarnation();
-                Fact::ActedOn { client: self.id, incarnation, number, seq: decision.seq }.note(&self.world);
+                let (client, incarnation) = (self.id, self.incarnation);
+                Fact::ActedOn { client, incarnation, number, seq: decision.seq }.note(&self.world);
                 Some(decision.outcome)
             }
             Err(ClientError::NoAnswer { .. }) => None,
-            Err(ClientError::Stale { .. }) => pending().await, // a newer incarnation is at work; this one does nothing more
+            Err(ClientError::Stale { .. }) => {
+                self.stage.felt(Kind::DoubleStart); // a process that is not the newest and yet runs: no other fault leaves one
+                self.stale.notify_one();
+                pending().await
+            }
         }
     }
 

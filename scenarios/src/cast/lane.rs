@@ -220,7 +220,7 @@ impl Agent {
         }
     }
 
-    /// Sets the unit's worst case aside. Refused for slots alone it waits its turn, and asks again when its term ends.
+    /// Sets the unit's worst case aside. Refused for slots alone it waits its turn; when its term ends the run is read again.
     async fn reserve(&self, stint: &Stint, unit: &Unit, attempt: u32) -> Result<ReservationId, Ended> {
         use reserve::Refusal::{NoCap, NoPrice, NoSlot, Nothing, OverCap, TooMuch, WaiterExpired};
         let price = self.casting.scenario.provider.price;
@@ -237,7 +237,8 @@ impl Agent {
                 Ok(Some(Err(refusal))) => refusal,
             };
             match refusal {
-                Refusal::Reserve(NoSlot { .. } | WaiterExpired { .. }) => {}
+                // The slots may be taken by what lanes of this very run left open, which is seen to once the run is read again.
+                Refusal::Reserve(NoSlot { .. } | WaiterExpired { .. }) => return Err(Ended::Puzzled),
                 Refusal::Admit(admit::Refusal::Halted { .. }) => return Err(Ended::Halted),
                 Refusal::Admit(_) => return Err(Ended::GivenUp),
                 Refusal::Reserve(OverCap { .. } | NoCap { .. } | NoPrice { .. } | Nothing | TooMuch) => {
@@ -309,6 +310,9 @@ impl Agent {
             }
         };
         stint.unheard.borrow_mut().remove(&unit.unit);
+        if decided.is_ok() {
+            self.report_again(&stint.hold, &commands);
+        }
         decided
     }
 

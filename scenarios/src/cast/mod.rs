@@ -7,15 +7,18 @@ mod asking;
 mod lane;
 mod late;
 mod ledger;
+mod manners;
 mod meter;
 mod owner;
 mod provider;
+mod trespasser;
 pub mod wire;
 
 use crate::{
     scenario::{Caps, Scenario},
     workload::WorkList,
 };
+use faults::{Fault, Plan, Target};
 use kernel::{
     admit::Quota,
     id::TenantId,
@@ -27,10 +30,13 @@ use kernel::{
 use sim::{Boot, Disk, DiskSpec, NodeId, NodeSpec, World};
 use std::{
     cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
     future::Future,
     rc::Rc,
     sync::Arc,
 };
+
+pub use manners::{Manners, Starts};
 
 /// How the provider misbehaves for now; the director sets it. Rates in parts per million of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,11 +73,15 @@ pub enum Order {
 pub struct Stage {
     /// How the provider misbehaves.
     pub provider: Cell<ProviderWeather>,
+    /// How agents misbehave: those that do, each with how.
+    pub manners: RefCell<BTreeMap<NodeId, Manners>>,
+    /// Agents that are started twice.
+    pub starts: Starts,
     /// Orders for the owner, oldest first. The owner takes an order off once the ledger has decided it.
     pub orders: RefCell<std::collections::VecDeque<Order>>,
     /// Set when agents shall begin no new run.
     pub closing: Cell<bool>,
-    /// Agents whose list is done (each once, whichever incarnation finished it).
+    /// Agents whose list is done (each once, whichever incarnation finished it), and trespassers who have made their tours.
     pub done: RefCell<std::collections::BTreeSet<NodeId>>,
     /// Whether the owner has nothing left to resolve or to order.
     pub owner_idle: Cell<bool>,
@@ -109,6 +119,8 @@ pub struct Casting {
     pub planted: Planted,
     /// What the director and the cast share.
     pub stage: Rc<Stage>,
+    /// Agents that a plan starts twice, as [`twins`] gives them.
+    pub twins: BTreeMap<u32, NodeId>,
 }
 
 impl Casting {
@@ -143,6 +155,17 @@ pub const OWNER: NodeId = NodeId(2);
 /// The node of agent `index`.
 pub const fn agent(index: u32) -> NodeId {
     NodeId(3 + index)
+}
+
+/// The node of the second process of each agent that the plan starts twice, by the agent's index: after everyone else's.
+pub fn twins(plan: &Plan, agents: u32, trespassers: u32) -> BTreeMap<u32, NodeId> {
+    let doubled = plan.faults.iter().filter(|planned| planned.fault == Fault::DoubleStart);
+    let named = doubled.filter_map(|planned| match &planned.target {
+        Target::Node(name) => name.strip_prefix("agent-")?.parse().ok(),
+        _ => None,
+    });
+    let indices: BTreeSet<u32> = named.filter(|index| *index < agents).collect();
+    (agents + trespassers..).zip(indices).map(|(place, index)| (index, agent(place))).collect()
 }
 
 /// The node that goes by `name`, among `agents` agents.
@@ -182,8 +205,18 @@ pub fn assemble(casting: Casting) -> Vec<NodeSpec> {
         node("owner".into(), DiskSpec::FLASH, &casting, owner::run),
     ];
     for index in 0..casting.work.agents.len() {
-        let run = move |world, casting| agent::run(world, casting, index);
+        let run = move |world, casting| manners::first(world, casting, index);
         cast.push(node(name_of(agent(index as u32)), DiskSpec::FLASH, &casting, run));
+    }
+    for index in 0..casting.scenario.sizes.trespassers {
+        let run = move |world, casting| trespasser::run(world, casting, index);
+        cast.push(node(format!("trespasser-{index}"), DiskSpec::FLASH, &casting, run));
+    }
+    for (index, at) in &casting.twins {
+        assert_eq!(at.0 as usize, cast.len(), "second processes come after everyone else, in their order");
+        let index = *index as usize;
+        let run = move |world, casting| manners::second(world, casting, index);
+        cast.push(node(format!("agent-{index}-again"), DiskSpec::FLASH, &casting, run));
     }
     cast
 }

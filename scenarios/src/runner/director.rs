@@ -10,7 +10,7 @@ use super::{
     witness::{self, Witness},
 };
 use crate::{
-    cast::{self, LEDGER, OWNER, Order, PROVIDER, Stage},
+    cast::{self, LEDGER, Manners, OWNER, Order, PROVIDER, Stage},
     invariant::Broken,
     scenario::{Caps, Scenario},
     sometimes::Sometimes,
@@ -129,6 +129,8 @@ pub(super) struct Director {
     bugs: Vec<Bug>,
     engine: Engine,
     agents: u32,
+    /// Where the second processes of agents run, by the agent's node.
+    twins: BTreeMap<NodeId, NodeId>,
     open_loop: bool,
     until: Time,
     stage: Rc<Stage>,
@@ -148,6 +150,7 @@ impl Director {
     pub(super) fn new(control: Control, spec: &RunSpec, shelf: Shelf, stage: Rc<Stage>, news: Rc<News>) -> Director {
         let agents = spec.work.agents.len() as u32;
         let scenario = Rc::new(spec.scenario.clone());
+        let twins = cast::twins(&spec.plan, agents, scenario.sizes.trespassers);
         let last_due = spec.work.agents.iter().flatten().flat_map(|item| &item.units).map(|unit| unit.due_ns).max();
         let until =
             if spec.work.open_loop { Duration::from_nanos(last_due.unwrap_or(0)) } else { scenario.sizes.lasts };
@@ -157,6 +160,7 @@ impl Director {
             bugs: spec.bugs.clone(),
             engine: spec.engine,
             agents,
+            twins: twins.into_iter().map(|(index, at)| (cast::agent(index), at)).collect(),
             open_loop: spec.work.open_loop,
             until: Time::ZERO.plus(until),
             stage,
@@ -266,6 +270,7 @@ impl Director {
             (act.on, act.is_down, act.struck) = (false, false, Vec::new());
         }
         self.stage.provider.set(Default::default());
+        self.set_manners();
         self.order_owner();
         if self.engine == Engine::Native {
             self.expect(self.control.heal());
@@ -311,7 +316,7 @@ impl Director {
     }
 
     fn everyone_is_done(&self) -> bool {
-        self.stage.done.borrow().len() >= self.agents as usize
+        self.stage.done.borrow().len() >= (self.agents + self.scenario.sizes.trespassers) as usize
             && self.stage.owner_idle.get()
             && self.stage.orders.borrow().is_empty()
     }
@@ -327,6 +332,10 @@ impl Director {
         }
         if late.len() > 8 {
             message += " and others";
+        }
+        let trespassing = self.agents as usize - late.len() + self.scenario.sizes.trespassers as usize - done.len();
+        if trespassing > 0 {
+            message += &format!("; {trespassing} trespassers are still about");
         }
         let orders = self.stage.orders.borrow().len();
         if orders > 0 || !self.stage.owner_idle.get() {
@@ -368,6 +377,9 @@ impl Director {
     fn take_news(&mut self) {
         loop {
             let Some(WentDown { node, by_itself }) = self.news.down.borrow_mut().pop_front() else { return };
+            if self.is_left_down(node, by_itself) {
+                continue;
+            }
             let owner = self.acts.iter().position(|act| act.struck.contains(&node));
             let looping = |act: usize| self.acts[act].fault.kind() == Kind::CrashLoop && !self.acts[act].is_down;
             if !by_itself && owner.is_some_and(looping) {
@@ -418,6 +430,7 @@ impl Director {
             Family::Partition => self.cut(number, now),
             Family::Process => self.strike(number, now),
             Family::Clock => self.set_clocks(number),
+            Family::Agent => self.set_manners(),
         }
     }
 
@@ -429,6 +442,7 @@ impl Director {
             kind if kind.family() == Family::Provider => self.set_provider(),
             kind if kind.family() == Family::Budget => self.order_owner(),
             kind if kind.family() == Family::Partition => self.mend(number),
+            kind if kind.family() == Family::Agent => self.set_manners(),
             Kind::Pause => {
                 for node in std::mem::take(&mut self.acts[number].struck) {
                     self.expect(self.control.resume(node));
@@ -600,6 +614,42 @@ impl Director {
 
     fn set_provider(&self) {
         self.stage.provider.set(weather::provider(self.on().map(|act| &act.fault)));
+    }
+
+    /// Has each agent behave as the faults that are on for it say, and starts and stops second processes.
+    fn set_manners(&mut self) {
+        let mut all = BTreeMap::new();
+        for node in (0..self.agents).map(cast::agent) {
+            let on = || self.on().filter(|act| act.place == Where::All || act.place == Where::Node(node));
+            let manners = weather::manners(on().map(|act| &act.fault));
+            if manners != Manners::default() {
+                all.insert(node, manners);
+            }
+            let Some(twin) = self.twins.get(&node).copied() else { continue };
+            match on().any(|act| act.fault == Fault::DoubleStart) {
+                true if self.stage.starts.begin(node) => self.expect(self.control.restart(twin)),
+                false if self.stage.starts.end(node) => self.end_second(node, twin),
+                _ => {}
+            }
+        }
+        self.stage.manners.replace(all);
+    }
+
+    /// Stops an agent's second process, and starts the first again if it had ended for being stale.
+    fn end_second(&self, agent: NodeId, twin: NodeId) {
+        self.expect(self.control.kill(twin));
+        self.expect(self.control.restart(twin));
+        let taken = self.acts.iter().any(|act| act.struck.contains(&agent));
+        if !taken && !self.control.is_up(agent) {
+            self.expect(self.control.restart(agent));
+        }
+    }
+
+    /// Whether a node that went down is not to be started again for it: a second process, and a first one that ended because
+    /// the second is newer. Both are seen to when the double start ends.
+    fn is_left_down(&self, node: NodeId, by_itself: bool) -> bool {
+        let is_second = self.twins.values().any(|twin| *twin == node);
+        is_second || (by_itself && self.stage.starts.is_twice(node))
     }
 
     /// Orders the owner to set each cap, the switch and the quotas that are not as they should be now.

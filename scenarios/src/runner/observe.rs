@@ -9,6 +9,7 @@ use crate::{
     invariant::{Sight, Watch, decode},
     sometimes::Seen,
 };
+use kernel::serve::BUSY;
 use sim::{Entry, history::kind};
 use std::{
     cell::{Cell, RefCell},
@@ -56,6 +57,9 @@ impl Observed {
             }
             news.down.borrow_mut().push_back(WentDown { node: entry.node, by_itself });
             news.ring.notify_one();
+        }
+        if entry.kind == BUSY {
+            self.seen.borrow_mut().turned_away();
         }
         let mut watch = self.watch.borrow_mut();
         match decode(entry) {

@@ -1,7 +1,7 @@
 //! Faults that overlap, put together: the weather of links, the provider's behaviour and the caps in force, each worked out
 //! anew from every fault that is on, so that the end of one leaves the others as they were.
 
-use crate::cast::ProviderWeather;
+use crate::cast::{Manners, ProviderWeather};
 use faults::Fault;
 use kernel::{money::MicroUsd, reserve::Level};
 use sim::{LinkWeather, NodeId, Reach};
@@ -98,6 +98,20 @@ pub(super) fn provider<'a>(on: impl Iterator<Item = &'a Fault>) -> ProviderWeath
             _ => {}
         }
         weather
+    })
+}
+
+/// How an agent behaves under all faults that are on for it: it is as impatient as the most impatient of them.
+pub(super) fn manners<'a>(on: impl Iterator<Item = &'a Fault>) -> Manners {
+    on.fold(Manners::default(), |mut manners, fault| {
+        match *fault {
+            Fault::RetryAnew { after } => {
+                manners.anew_after = Some(manners.anew_after.map_or(after, |so_far| so_far.min(after)));
+            }
+            Fault::DuplicateReport { ppm } => manners.reports_twice_ppm = either_ppm(manners.reports_twice_ppm, ppm),
+            _ => {}
+        }
+        manners
     })
 }
 

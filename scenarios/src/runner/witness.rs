@@ -49,5 +49,6 @@ fn counted(kind: Kind, effects: &Effects) -> u64 {
 
 /// Whether nothing of any fault is left, in the engine or on the stage.
 pub(super) fn is_over(control: &Control, stage: &Stage) -> bool {
-    control.is_calm() && stage.provider.get() == Default::default() && stage.orders.borrow().is_empty()
+    let is_mannered = stage.manners.borrow().is_empty() && !stage.starts.any_twice();
+    control.is_calm() && is_mannered && stage.provider.get() == Default::default() && stage.orders.borrow().is_empty()
 }

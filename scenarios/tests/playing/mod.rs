@@ -77,6 +77,7 @@ impl Play {
             open_store,
             planted: Planted::these(&self.bugs),
             stage: stage.clone(),
+            twins: Default::default(),
         });
         let at_rest = Rc::new(RefCell::new(false));
         let reporting = at_rest.clone();
