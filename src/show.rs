@@ -7,7 +7,7 @@ use crate::{
 use anyhow::Context as _;
 use kernel::{
     record::Record,
-    serve::{ANNOUNCEMENT, Announcement, GARBAGE},
+    serve::{ANNOUNCEMENT, Announcement, BUSY, GARBAGE},
 };
 use scenarios::{
     cast,
@@ -101,6 +101,7 @@ fn lines(entry: &Entry<'_>) -> Result<Vec<Line>, String> {
         (kind::FAULT, _) => one("fault", String::from_utf8_lossy(entry.data).into()),
         (kind::CLOSE, _) => one("close", Value::Null),
         (GARBAGE, _) => one("garbage", Value::Null),
+        (BUSY, _) => one("busy", Value::Null),
         (other, _) => one("other", json!({ "kind": other, "bytes": entry.data.len() })),
     }
 }

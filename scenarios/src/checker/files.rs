@@ -7,6 +7,7 @@ use super::{
 };
 use serde::{Deserialize, Deserializer};
 use std::{
+    collections::BTreeSet,
     fmt::Debug,
     fs, io,
     path::{Path, PathBuf},
@@ -115,6 +116,8 @@ pub(super) struct Scenario {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Sizes {
     pub agents: u32,
+    #[serde(default)]
+    pub trespassers: u32,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -126,6 +129,17 @@ pub(super) struct Provider {
 pub(super) struct Plan {
     #[serde(default)]
     pub faults: Vec<toml::Value>,
+}
+
+impl Plan {
+    /// Agents that are started twice: each has a node more, after everyone else's.
+    pub(super) fn started_twice(&self) -> u32 {
+        let twice = self.faults.iter().filter(|planned| {
+            planned.get("fault").and_then(toml::Value::as_str).is_some_and(|fault| fault == "double-start")
+        });
+        let agents: BTreeSet<&str> = twice.filter_map(|planned| planned.get("target")?.get("node")?.as_str()).collect();
+        u32::try_from(agents.len()).unwrap_or(u32::MAX)
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

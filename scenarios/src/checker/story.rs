@@ -13,8 +13,8 @@ use super::{
     runs::Runs,
     tables::Tables,
     told::{
-        self, ANNOUNCEMENT, Announcement, CLOSE, Command, DIRECTOR, DOWN, Entry, FACT, FAULT, Fact, GARBAGE, Reply,
-        Stats,
+        self, ANNOUNCEMENT, Announcement, BUSY, CLOSE, Command, DIRECTOR, DOWN, Entry, FACT, FAULT, Fact, GARBAGE,
+        Reply, Stats,
     },
     told::{Submitted, UP},
     wire::{Budgeted, Event, Frame, Hash, Lock, Outcome, Ran, Record, short},
@@ -34,6 +34,9 @@ pub(super) struct Closing {
 pub(super) struct Story<'a> {
     log: &'a Log<'a>,
     agents: u32,
+    /// Nodes after the agents': of clients that break rules on purpose, and of second processes.
+    trespassers: u32,
+    started_twice: u32,
     /// The capsule's list: of each run its user and its units.
     work: BTreeMap<u64, (u32, BTreeSet<u64>)>,
     pub budget: Budget,
@@ -68,6 +71,8 @@ impl<'a> Story<'a> {
         Story {
             log,
             agents: capsule.scenario.sizes.agents,
+            trespassers: capsule.scenario.sizes.trespassers,
+            started_twice: capsule.plan.started_twice(),
             work,
             budget: Budget::default(),
             writers: Writers::default(),
@@ -126,7 +131,9 @@ impl<'a> Story<'a> {
         if self.closing.is_some() {
             found.broken(Rule::Entries, place, "it comes after the one that closes the run");
         }
-        if node != DIRECTOR && node >= self.agents.saturating_add(3) {
+        let nodes =
+            3_u32.saturating_add(self.agents).saturating_add(self.trespassers).saturating_add(self.started_twice);
+        if node != DIRECTOR && node >= nodes {
             found.broken(Rule::Entries, place, format!("there is no node {node} in a cast of {} agents", self.agents));
         }
         self.time_ns = self.time_ns.max(time_ns);
@@ -136,7 +143,7 @@ impl<'a> Story<'a> {
         self.presence(entry, place, found);
         self.tally.entry(kind, time_ns);
         let read = match kind {
-            UP | FAULT | GARBAGE => Ok(()),
+            UP | FAULT | GARBAGE | BUSY => Ok(()),
             DOWN => {
                 self.tally.down(node, data);
                 self.calls.down((node, incarnation));
@@ -377,7 +384,9 @@ impl<'a> Story<'a> {
                 .work
                 .get(&run)
                 .is_some_and(|(of, units)| *of == user && unit.is_none_or(|unit| units.contains(&u64::from(unit))));
-            found.must(Rule::Work, place, listed, || {
+            // A trespasser's runs are its own affair; they are named after the place it has behind the agents.
+            let places = u64::from(self.agents)..u64::from(self.agents) + u64::from(self.trespassers);
+            found.must(Rule::Work, place, listed || places.contains(&(run >> 32)), || {
                 format!(
                     "record {} begins run {run}, unit {unit:?}, for user {user}; the capsule has no such work",
                     record.seq

@@ -18,6 +18,8 @@ pub(super) const CLOSE: u16 = 3;
 pub(super) const ANNOUNCEMENT: u16 = 16;
 /// A frame that made no sense; its data are the sender's number.
 pub(super) const GARBAGE: u16 = 17;
+/// A request that was turned away because the queue was full; its data are the sender's number.
+pub(super) const BUSY: u16 = 18;
 /// A [`Fact`].
 pub(super) const FACT: u16 = 32;
 
