@@ -58,8 +58,16 @@ struct Sheet {
     notes: Vec<String>,
 }
 
-/// The table in columns *what*, *number*, *measured over* and *status*, at most `width` wide, then its ladders, and below them
-/// what the predictions assume. No colour.
+impl Sheet {
+    /// The length of the longest word in a column: a number is never broken over two lines, whatever the width.
+    fn longest_word(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(column)).chain(self.heads.get(column));
+        cells.flat_map(|cell| cell.split_whitespace()).map(|word| word.chars().count()).max().unwrap_or(0)
+    }
+}
+
+/// The table in columns *what*, *number*, *measured over* and *status*, at most `width` wide, then its ladders, wider
+/// than that where numbers need it, and below them what the predictions assume. No colour.
 pub fn text(table: &Table, width: u16) -> String {
     let width = width.max(NARROWEST);
     let mut text = String::new();
@@ -75,8 +83,13 @@ pub fn text(table: &Table, width: u16) -> String {
         if sheet.title.is_none() {
             let share = |percent: u16| ColumnConstraint::UpperBoundary(Width::Percentage(percent));
             columns.set_constraints([share(30), share(14), share(32), share(34)]);
-        } else if let Some(status) = columns.column_mut(sheet.heads.len() - 1) {
-            status.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(STATUS_WIDTH)));
+        } else {
+            let least = (0..sheet.heads.len()).map(|column| sheet.longest_word(column) + 2);
+            let mut least: Vec<u16> = least.map(|width| u16::try_from(width).unwrap_or(u16::MAX)).collect();
+            if let Some(status) = least.last_mut() {
+                *status = STATUS_WIDTH;
+            }
+            columns.set_constraints(least.into_iter().map(|width| ColumnConstraint::LowerBoundary(Width::Fixed(width))));
         }
         let _ = writeln!(text, "{columns}");
         for note in &sheet.notes {
