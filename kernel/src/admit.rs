@@ -1,7 +1,8 @@
 //! May it come in? Quotas of users, and the owner's halt switch.
 //!
-//! Asked before any other room at the two commands that begin something: the spawn of a run that is not known yet, and a
-//! reserve. Quota first, halt second; the first that refuses is the answer, and no table is written.
+//! Asked before any other room at the commands that begin something: the spawn of a run that is not known yet, a reserve with
+//! or without an intent, and, for the halt alone, an intent's dispatch. Quota first, halt second; the first that refuses is the
+//! answer, and no table is written.
 //!
 //! - A quota is one user's, or the default of its tenant's users; without either nothing is limited. Runs a day and depth are
 //!   asked at the spawn, dollars a day at both. A run takes its place in the day by its own `Spawned` record and by nothing
@@ -10,6 +11,7 @@
 //!   ends and changes hands as ever.
 
 use crate::{
+    effect,
     id::{RunId, TenantId, UserId},
     lease::{self, Lock, authorize},
     money::MicroUsd,
@@ -210,10 +212,14 @@ pub fn admit(tables: &table::Tables, case: &Case<'_>, command: &request::Command
             begins_within_quota(tables, case, user, depth)?;
             halted
         }
-        request::Command::Reserve(reserve::Command::Reserve { run, worst, .. }) => {
+        request::Command::Reserve(reserve::Command::Reserve { run, worst, .. })
+        | request::Command::Effect(effect::Command::Begin { run, worst, .. }) => {
             if let Some(row) = tables.run.runs.get(&(tenant, run)) {
                 costs_within_quota(tables, case, row.user, worst)?;
             }
+            planted!(case.planted, Bug::HaltIgnored, halted, None)
+        }
+        request::Command::Effect(effect::Command::Dispatch { .. }) => {
             planted!(case.planted, Bug::HaltIgnored, halted, None)
         }
         _ => None,
@@ -307,6 +313,10 @@ pub fn apply(tables: &mut table::Tables, record: &Record, planted: &Planted) -> 
         record::Event::Reserve(reserve::Event::Reserved { reservation, .. }) => {
             let held = halted.is_none() || planted.is_on(Bug::HaltIgnored);
             ensure!(held, "reservation {reservation} is made during a halt");
+        }
+        record::Event::Effect(effect::Event::Dispatched { intent }) => {
+            let held = halted.is_none() || planted.is_on(Bug::HaltIgnored);
+            ensure!(held, "intent {intent} is dispatched during a halt");
         }
         _ => {}
     }

@@ -1,11 +1,17 @@
-//! Has it happened already? The first answer to each request is kept until its client acknowledges it.
+//! Has it happened already? The first answer to each request is kept until its client acknowledges it; what leaves the ledger
+//! is written ahead, and what it was answered is remembered: see [`intent`].
+
+pub mod intent;
+
+pub use intent::{Class, Command, Content, Effect, Intent, Key, Phase, Question, Remembered, Response};
+pub(crate) use intent::{flight_over, leaderless, may_release, may_settle, turn_passed_on};
 
 use crate::{
-    id::{ClientId, TenantId},
+    id::{ClientId, ReservationId, TenantId, ToolId},
     planted,
     planted::{Bug, Planted},
     record::{self, Record},
-    request::{Decision, Outcome, Refusal as AnyRefusal, Reply, Request},
+    request::{Decision, Outcome as AnyOutcome, Refusal as AnyRefusal, Reply, Request},
     room::{Impossible, ensure},
     table::{self, Table},
 };
@@ -25,8 +31,72 @@ pub enum Event {
         /// What the client had acknowledged: answers up to this number are dropped.
         acknowledged: u64,
         /// What was decided.
-        outcome: Result<Vec<Outcome>, AnyRefusal>,
+        outcome: Result<Vec<AnyOutcome>, AnyRefusal>,
     },
+    /// A tool may be called.
+    ToolRegistered {
+        /// By whose runs.
+        tenant: TenantId,
+        /// Which.
+        tool: ToolId,
+        /// What its calls do.
+        class: Class,
+    },
+    /// An intent is pending; recorded with the reservation that it is named by.
+    Intended {
+        /// Which.
+        intent: ReservationId,
+        /// The tool it will call.
+        tool: ToolId,
+        /// The tool's class.
+        class: Class,
+        /// The key it will be sent under, if it is idempotent.
+        key: Option<Key>,
+    },
+    /// An intent's call may leave from now on.
+    Dispatched {
+        /// Which.
+        intent: ReservationId,
+    },
+    /// An intent's call came back.
+    Committed {
+        /// Which.
+        intent: ReservationId,
+        /// The raw bytes, which nobody has looked into.
+        response: Response,
+    },
+}
+
+impl Event {
+    /// Whose the event is, when a request about `tenant` causes it.
+    pub(crate) fn tenant(&self, tenant: TenantId) -> TenantId {
+        match self {
+            Event::ToolRegistered { tenant, .. } => *tenant,
+            Event::Decided { .. } | Event::Intended { .. } | Event::Dispatched { .. } | Event::Committed { .. } => {
+                tenant
+            }
+        }
+    }
+}
+
+/// What an admitted command gives back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// The tool may be called.
+    Registered,
+    /// The attempt is running and its intent pending: its name, and that of its reservation.
+    Begun(ReservationId),
+    /// The question had been answered, and the attempt has succeeded with that answer at no cost.
+    Recalled {
+        /// The reservation that paid for it.
+        source: ReservationId,
+        /// The raw bytes.
+        response: Response,
+    },
+    /// The call may leave.
+    Dispatched,
+    /// What came back is recorded.
+    Committed,
 }
 
 /// Why this room says no.
@@ -42,6 +112,74 @@ pub enum Refusal {
         number: u64,
         /// What it acknowledges.
         acknowledged: u64,
+    },
+    /// A tool without a class.
+    #[error("tool {tool} states no class; say whether its calls are idempotent, queryable or unsafe")]
+    NoClass {
+        /// The tool.
+        tool: ToolId,
+    },
+    /// A tool that may not be called.
+    #[error("tool {tool} is not registered; the owner registers it with its class first")]
+    UnknownTool {
+        /// The tool.
+        tool: ToolId,
+    },
+    /// The key is not the one that the tool's class and the content give.
+    #[error(
+        "a call of tool {tool}, which is {class:?}, goes under {right:?}; derive the key from tenant, tool and content"
+    )]
+    WrongKey {
+        /// The tool.
+        tool: ToolId,
+        /// Its class.
+        class: Class,
+        /// The key it has to carry.
+        right: Option<Key>,
+    },
+    /// Another asks the same question now, and the request's term left no time to wait.
+    #[error("intent {leader} asks the same question; wait for its answer")]
+    InFlight {
+        /// The question's key.
+        key: Key,
+        /// Who asks.
+        leader: ReservationId,
+    },
+    /// The question was answered after the intent was made.
+    #[error("the question was answered under {answered_by}; cancel the attempt, and the next is given the answer")]
+    AnsweredMeanwhile {
+        /// The question's key.
+        key: Key,
+        /// The reservation that paid for the answer.
+        answered_by: ReservationId,
+    },
+    /// There is no such intent in this tenant, it is another run's, or its attempt has ended.
+    #[error("intent {intent} is not an open one of this run's")]
+    UnknownIntent {
+        /// What was named.
+        intent: ReservationId,
+    },
+    /// The intent is not as far as that, or further.
+    #[error("intent {intent} is {phase:?}; it goes from pending by dispatch to commit, and then its money ends")]
+    WrongPhase {
+        /// Which.
+        intent: ReservationId,
+        /// How far it is.
+        phase: Phase,
+    },
+    /// The intent's last phase is not durable yet.
+    #[error("intent {intent} became {phase:?} in this very frame; wait for the answer to that, then ask again")]
+    SameFrame {
+        /// Which.
+        intent: ReservationId,
+        /// How far it is.
+        phase: Phase,
+    },
+    /// The response is longer than a record carries.
+    #[error("a response of {bytes} bytes; a record carries {}", Response::MOST_BYTES)]
+    TooLong {
+        /// Its length.
+        bytes: u64,
     },
 }
 
@@ -61,11 +199,26 @@ pub struct Tables {
     pub(crate) clients: Table<(TenantId, ClientId), Seen>,
     /// The first answer to each request number of a client's newest incarnation, until acknowledged.
     pub(crate) answers: Table<(TenantId, ClientId, u64), Decision>,
+    /// The tools that a tenant's runs may call.
+    pub(crate) tools: Table<(TenantId, ToolId), Class>,
+    /// The intents whose attempts run, or await the owner.
+    pub(crate) intents: Table<(TenantId, ReservationId), Intent>,
+    /// Who asks what: at most one intent a key.
+    pub(crate) flights: Table<(TenantId, Key), ReservationId>,
+    /// What was asked and answered.
+    pub(crate) memo: Table<(TenantId, Key), Remembered>,
 }
 
 impl Default for Tables {
     fn default() -> Tables {
-        Tables { clients: Table::new(5, "effect.clients"), answers: Table::new(6, "effect.answers") }
+        Tables {
+            clients: Table::new(5, "effect.clients"),
+            answers: Table::new(6, "effect.answers"),
+            tools: Table::new(19, "effect.tools"),
+            intents: Table::new(20, "effect.intents"),
+            flights: Table::new(21, "effect.flights"),
+            memo: Table::new(22, "effect.memo"),
+        }
     }
 }
 
@@ -103,7 +256,7 @@ pub fn admit(request: &Request) -> Result<(), Refusal> {
 }
 
 /// The event that records what was decided of `request`. What a misnumbered request acknowledges is not believed.
-pub fn decided(request: &Request, outcome: Result<Vec<Outcome>, AnyRefusal>) -> Event {
+pub fn decided(request: &Request, outcome: Result<Vec<AnyOutcome>, AnyRefusal>) -> Event {
     Event::Decided {
         client: request.client,
         incarnation: request.incarnation,
@@ -117,12 +270,12 @@ pub fn decided(request: &Request, outcome: Result<Vec<Outcome>, AnyRefusal>) -> 
 pub fn apply(tables: &mut table::Tables, record: &Record, planted: &Planted) -> Result<(), Impossible> {
     let record::Event::Effect(Event::Decided { client, incarnation, number, acknowledged, outcome }) = &record.event
     else {
-        return Ok(());
+        return intent::apply(tables, record, planted);
     };
     let (tenant, client, number) = (record.tenant, *client, *number);
     ensure!(client != ClientId::LEDGER, "the ledger's own requests are not answered");
     ensure!(*acknowledged < number, "request {number} acknowledges {acknowledged}");
-    let Tables { clients, answers } = &mut tables.effect;
+    let Tables { clients, answers, .. } = &mut tables.effect;
     let seen = clients.row(&(tenant, client));
     ensure!(*incarnation >= seen.incarnation, "incarnation {incarnation} is stale after {}", seen.incarnation);
     if *incarnation > seen.incarnation {

@@ -32,13 +32,16 @@ ids! {
     TaskId(u64);
     /// A dated model and its price.
     ModelId(u32);
+    /// A tool: what a call out of the ledger goes to, such as one provider's model endpoint.
+    ToolId(u32);
     /// Who sends requests; one process keeps one client id over all its incarnations.
     ClientId(u64);
     /// Who holds a lease: one incarnation of one process.
     ExecutorId(u64);
     /// A monotonic token: each grant of a lock has a higher one. The first is 1.
     Fence(u64);
-    /// A reservation; also the idempotency key under which its call is sent. It is the sequence of the event that made it.
+    /// A reservation; also the name of the call's intent and of its request at the provider. It is the sequence of the event
+    /// that made it.
     ReservationId(u64);
     /// Nanoseconds of ledger time: the writer's monotonic clock on top of the highest time it ever committed.
     LedgerTime(u64);

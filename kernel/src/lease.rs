@@ -4,6 +4,7 @@
 //! once a tick has committed it. A holder counts its lease from before it asked.
 
 use crate::{
+    effect,
     id::{ClientId, ExecutorId, Fence, LedgerTime, RunId, TenantId},
     planted,
     planted::{Bug, Planted},
@@ -287,10 +288,12 @@ pub fn decide(tables: &table::Tables, case: &Case<'_>, command: &Command) -> Res
         }
         Command::Yield { held: held @ Authority { lock, fence, .. } } => {
             holds(tables, held)?;
+            let mut notices = vec![Notice::TurnCame(Turn::Lock(lock))];
+            notices.extend(effect::leaderless(tables, lock));
             Ok(Ruling {
                 events: vec![record::Event::Lease(Event::Yielded { lock, fence })],
                 outcome: request::Outcome::Lease(Outcome::Yielded),
-                notices: vec![Notice::TurnCame(Turn::Lock(lock))],
+                notices,
             })
         }
         Command::Tick => tick(tables, case),
@@ -361,6 +364,7 @@ fn tick(tables: &table::Tables, case: &Case<'_>) -> Result<Ruling, No> {
         let fence = tables.lease.standing(*lock).highest;
         ruling.events.push(record::Event::Lease(Event::Expired { lock: *lock, fence }));
         ruling.notices.push(Notice::TurnCame(Turn::Lock(*lock)));
+        ruling.notices.extend(effect::leaderless(tables, *lock));
     }
     Ok(ruling)
 }

@@ -9,11 +9,13 @@ use crate::{
     admit, effect,
     id::{ClientId, LedgerTime},
     lease::{self, Lock},
+    money::MicroUsd,
     planted::Planted,
     prove,
     record::{Draft, Event, Hash, Head, LogError, Verifier},
     request::{
-        Answer, Command, Decision, Notice, Outcome, Query, Reply, Request, RunStanding, Submitted, Turn, UnitStanding,
+        Answer, Command, Decision, IntentStanding, Notice, Outcome, Query, Reply, Request, RunStanding, Submitted,
+        Turn, UnitStanding,
     },
     reserve,
     room::{Case, No, Ruling, Term},
@@ -225,8 +227,7 @@ impl<S: Store> Ledger<S> {
             return reply;
         }
         let planted = self.planted.clone();
-        let next_seq = self.tables.record.head().next_seq;
-        let case = Case::new(submitted, now_ns, time, next_seq, &planted);
+        let case = Case::new(submitted, now_ns, time, work.draft.first_seq(), &planted);
         let outcome = match self.attempt(&case, request, work) {
             Ok(outcomes) => Ok(outcomes),
             Err(No::Refused(refusal)) => {
@@ -259,6 +260,7 @@ impl<S: Store> Ledger<S> {
             [Command::Admit(_)
                 | Command::Lease(_)
                 | Command::Run(_)
+                | Command::Effect(_)
                 | Command::Reserve(reserve::Command::Reserve { .. })]
         );
         if one_way {
@@ -290,6 +292,7 @@ impl<S: Store> Ledger<S> {
                 Command::Lease(command) => lease::decide(&self.tables, case, command),
                 Command::Reserve(command) => reserve::decide(&self.tables, case, command),
                 Command::Run(command) => run::decide(&self.tables, case, command),
+                Command::Effect(command) => effect::intent::decide(&self.tables, case, command),
             }?;
             for event in events {
                 self.append(case, event, work);
@@ -315,18 +318,24 @@ impl<S: Store> Ledger<S> {
         if case.term == Term::None {
             return Vec::new();
         }
-        let turn = |command: &Command| match *command {
-            Command::Lease(lease::Command::Acquire { lock, .. }) => {
-                self.tables.lease.standing(lock).grant.is_none().then_some(Turn::Lock(lock))
-            }
-            Command::Reserve(reserve::Command::Reserve { run, .. }) => {
-                let user = self.tables.run.runs.get(&(case.tenant, run))?.user;
-                let (live, slots) = self.tables.reserve.slots(case.tenant, user);
-                (live < slots).then_some(Turn::Slot(case.tenant, user))
-            }
-            Command::Admit(_) | Command::Lease(_) | Command::Reserve(_) | Command::Run(_) => None,
+        let slot = |run| {
+            let user = self.tables.run.runs.get(&(case.tenant, run))?.user;
+            let (live, slots) = self.tables.reserve.slots(case.tenant, user);
+            (live < slots).then_some(Turn::Slot(case.tenant, user))
         };
-        commands.iter().filter_map(turn).map(Notice::TurnCame).collect()
+        let turns = |command: &Command| match *command {
+            Command::Lease(lease::Command::Acquire { lock, .. }) => {
+                [self.tables.lease.standing(lock).grant.is_none().then_some(Turn::Lock(lock)), None]
+            }
+            Command::Reserve(reserve::Command::Reserve { run, .. }) => [slot(run), None],
+            Command::Effect(effect::Command::Begin { run, ref effect, .. }) => {
+                [slot(run), effect::turn_passed_on(&self.tables, case.tenant, effect)]
+            }
+            Command::Admit(_) | Command::Lease(_) | Command::Reserve(_) | Command::Run(_) | Command::Effect(_) => {
+                [None, None]
+            }
+        };
+        commands.iter().flat_map(turns).flatten().map(Notice::TurnCame).collect()
     }
 }
 
@@ -348,6 +357,7 @@ fn is_own(case: &Case<'_>, command: &Command) -> bool {
             use reserve::Command::{SetCap, SetPrice, SetSlots};
             case.genesis && matches!(command, SetCap { .. } | SetSlots { .. } | SetPrice(_))
         }
+        Command::Effect(command) => case.genesis && matches!(command, effect::Command::Register { .. }),
         Command::Run(_) => false,
     }
 }
@@ -356,10 +366,12 @@ fn is_own(case: &Case<'_>, command: &Command) -> bool {
 fn units(tables: &Tables, tenant: crate::id::TenantId, run: crate::id::RunId) -> Vec<UnitStanding> {
     let mut units: Vec<UnitStanding> = Vec::new();
     for (unit, attempt, row) in tables.run.attempts_of(tenant, run) {
-        let reserved = tables.reserve.reservations.get(&(tenant, row.reservation));
-        let reserved = reserved.expect("an attempt starts with its reservation");
-        let (open, worst) = (reserved.close.is_none(), reserved.worst);
-        let standing = UnitStanding { unit, attempt, state: row.state, reservation: row.reservation, open, worst };
+        let reservation = row.reservation;
+        let reserved = reservation.and_then(|reservation| tables.reserve.reservations.get(&(tenant, reservation)));
+        let (open, worst) = reserved.map_or((false, MicroUsd::ZERO), |row| (row.close.is_none(), row.worst));
+        let intent = reservation.and_then(|intent| tables.effect.intents.get(&(tenant, intent)));
+        let intent = intent.map(|row| IntentStanding { class: row.class, phase: row.phase });
+        let standing = UnitStanding { unit, attempt, state: row.state, reservation, open, worst, intent };
         match units.last_mut().filter(|last| last.unit == unit) {
             Some(last) => *last = standing,
             None => units.push(standing),

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`admit`] | may it come in? quotas of users, the owner's halt switch |
 //! | [`lease`] | who may write? run leases with fences, the owner's lock |
-//! | [`effect`] | has it happened already? request deduplication |
+//! | [`effect`] | has it happened already? request deduplication, write-ahead intents, memo and single-flight |
 //! | [`reserve`] | is there enough? **budgets are checked here**: caps at four levels, live slots, prices |
 //! | [`run`] | where does work stand? runs and attempts |
 //! | [`record`] | what happened? events, sequence, hash chain, codec |

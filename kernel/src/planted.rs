@@ -35,11 +35,15 @@ pub enum Bug {
     SettleAtEstimate,
     /// The last frame's decisions are lost when the ledger is opened.
     LostDecided,
+    /// A question that is being asked is asked again, each asker paying for it (F8).
+    LeadTwice,
+    /// A call that is unsafe to send twice is sent again when its outcome is not known (F6).
+    UnsafeRetried,
 }
 
 impl Bug {
     /// Every planted bug.
-    pub const ALL: [Bug; 15] = [
+    pub const ALL: [Bug; 17] = [
         Bug::SkipFence,
         Bug::CheckAfterCall,
         Bug::DropDedup,
@@ -55,6 +59,8 @@ impl Bug {
         Bug::FenceReused,
         Bug::SettleAtEstimate,
         Bug::LostDecided,
+        Bug::LeadTwice,
+        Bug::UnsafeRetried,
     ];
 
     /// Its name on the command line.
@@ -75,6 +81,8 @@ impl Bug {
             Bug::FenceReused => "fence-reused",
             Bug::SettleAtEstimate => "settle-at-estimate",
             Bug::LostDecided => "lost-decided",
+            Bug::LeadTwice => "lead-twice",
+            Bug::UnsafeRetried => "unsafe-retried",
         }
     }
 
@@ -96,6 +104,8 @@ impl Bug {
             Bug::FenceReused => "a lock that comes free is granted under its last fence again",
             Bug::SettleAtEstimate => "a call is settled at what was set aside, not at what it used",
             Bug::LostDecided => "an opening forgets the decisions of the last frame",
+            Bug::LeadTwice => "a question that is being asked is asked and paid for again",
+            Bug::UnsafeRetried => "a call that is unsafe to send twice is sent again after a crash",
         }
     }
 

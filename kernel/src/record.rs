@@ -68,7 +68,8 @@ impl Event {
             Event::Admit(event) => event.tenant(),
             Event::Lease(event) => event.lock().tenant(),
             Event::Reserve(event) => event.tenant(tenant),
-            Event::Effect(_) | Event::Run(_) => tenant,
+            Event::Effect(event) => event.tenant(tenant),
+            Event::Run(_) => tenant,
         }
     }
 }
@@ -279,6 +280,11 @@ impl Draft {
     pub fn new(head: Head, time: LedgerTime) -> Draft {
         assert!(time >= head.time, "ledger time never goes back: {time} after {}", head.time);
         Draft { time, first_seq: head.next_seq, next_seq: head.next_seq, records: Vec::with_capacity(FRAME_BYTES) }
+    }
+
+    /// The sequence of its first record.
+    pub fn first_seq(&self) -> u64 {
+        self.first_seq
     }
 
     /// Whether there is no record in it.

@@ -20,6 +20,8 @@ pub enum Command {
     Reserve(reserve::Command),
     /// To `run`.
     Run(run::Command),
+    /// To `effect`.
+    Effect(effect::Command),
 }
 
 /// One or more commands of one client, all or nothing.
@@ -99,6 +101,8 @@ pub enum Outcome {
     Reserve(reserve::Outcome),
     /// From `run`.
     Run(run::Outcome),
+    /// From `effect`.
+    Effect(effect::Outcome),
 }
 
 /// The ledger said no; nothing but the decision itself is recorded. Not an error: nothing broke.
@@ -137,6 +141,8 @@ pub enum Turn {
     Lock(Lock),
     /// For a user's live slot to come free.
     Slot(TenantId, UserId),
+    /// For the answer to a question that another asks.
+    Answer(TenantId, effect::Key),
 }
 
 /// The answer to a request.
@@ -165,6 +171,8 @@ pub enum Reply {
 pub enum Notice {
     /// The turn of whoever waits first for this has come.
     TurnCame(Turn),
+    /// The turn of everyone who waits for this has come.
+    AllTurnsCame(Turn),
 }
 
 /// A question about committed state. Never commits anything.
@@ -191,12 +199,23 @@ pub struct UnitStanding {
     pub attempt: u32,
     /// Where that stands.
     pub state: run::AttemptState,
-    /// Its reservation.
-    pub reservation: ReservationId,
+    /// Its reservation, if it has one; of an attempt that was given an answer the one that paid for that.
+    pub reservation: Option<ReservationId>,
     /// Whether the reservation is open.
     pub open: bool,
     /// What was set aside.
     pub worst: MicroUsd,
+    /// Its intent, while it is open.
+    pub intent: Option<IntentStanding>,
+}
+
+/// An open intent as far as it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IntentStanding {
+    /// What may be done about it.
+    pub class: effect::Class,
+    /// How far it is.
+    pub phase: effect::Phase,
 }
 
 /// The answer to a query.

@@ -6,6 +6,7 @@
 //! it is, reported as an overrun, and counts against every cap.
 
 use crate::{
+    effect,
     id::{ModelId, ReservationId, RunId, TenantId, UnitId, UserId},
     lease::{self, Lock, authorize},
     money::{MicroUsd, Price, Usage},
@@ -107,14 +108,16 @@ pub enum Command {
         /// The worst case, in micro-USD; at least 1.
         worst: MicroUsd,
     },
-    /// End a reservation with what the response says was used. Under the run's lock.
+    /// End a reservation with what the response says was used. Under the run's lock, and if it pays for an intent after that
+    /// one's commit.
     Settle {
         /// Which.
         reservation: ReservationId,
         /// The response's own usage.
         usage: Usage,
     },
-    /// End a reservation of a call that is known not to have been charged. Under the run's lock.
+    /// End a reservation of a call that is known not to have been charged. Under the run's lock; not of an intent that is
+    /// dispatched, whose call may be on the wire.
     Release {
         /// Which.
         reservation: ReservationId,
@@ -452,6 +455,7 @@ pub fn decide(tables: &table::Tables, case: &Case<'_>, command: &Command) -> Res
         }
         Command::Settle { reservation, usage } => {
             let row = by_run(tables, case, reservation)?;
+            effect::may_settle(tables, case.tenant, reservation)?;
             settle(tables, case, reservation, row, usage, false)
         }
         Command::Release { reservation } => release(tables, case, reservation),
@@ -634,7 +638,9 @@ fn release(tables: &table::Tables, case: &Case<'_>, reservation: ReservationId) 
             return Ok(released(row));
         }
     }
-    by_run(tables, case, reservation).map(released)
+    let row = by_run(tables, case, reservation)?;
+    effect::may_release(tables, tenant, reservation)?;
+    Ok(released(row))
 }
 
 fn resolve(
@@ -695,7 +701,10 @@ pub fn apply(tables: &mut table::Tables, record: &Record, planted: &Planted) -> 
             let Some(row) = tables.run.attempts.get(&(tenant, run, unit, attempt)) else {
                 return Err(Impossible(format!("attempt {attempt} of unit {unit} ends and never started")));
             };
-            tables.reserve.awaiting.insert((tenant, row.reservation), ());
+            let Some(reservation) = row.reservation else {
+                return Err(Impossible(format!("attempt {attempt} of unit {unit} is in doubt and never ran")));
+            };
+            tables.reserve.awaiting.insert((tenant, reservation), ());
         }
         _ => {}
     }

@@ -4,7 +4,7 @@
 //! record into the tables and gives [`Impossible`] for a record that cannot follow from those before it.
 
 use crate::{
-    admit,
+    admit, effect,
     id::{ClientId, LedgerTime, TenantId},
     lease::{self, Authority},
     planted::Planted,
@@ -26,6 +26,8 @@ pub struct Case<'a> {
     pub term: Term,
     /// Ledger time now.
     pub time: LedgerTime,
+    /// The first sequence of the frame that is being written: what is older is durable.
+    pub frame_from: u64,
     /// The first request of an empty ledger, by the ledger itself: it sets what later needs the owner's lock.
     pub genesis: bool,
     /// Which mistakes are on.
@@ -33,8 +35,15 @@ pub struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// The case of `submitted`, decided at `now_ns` of the writer's clock and `time` of the ledger, after `next_seq` records.
-    pub fn new(submitted: &Submitted, now_ns: u64, time: LedgerTime, next_seq: u64, planted: &'a Planted) -> Case<'a> {
+    /// The case of `submitted`, decided at `now_ns` of the writer's clock and `time` of the ledger, in a frame that begins at
+    /// `frame_from`.
+    pub fn new(
+        submitted: &Submitted,
+        now_ns: u64,
+        time: LedgerTime,
+        frame_from: u64,
+        planted: &'a Planted,
+    ) -> Case<'a> {
         let request = &submitted.request;
         let term = match request.wait_ns {
             0 => Term::None,
@@ -47,7 +56,8 @@ impl<'a> Case<'a> {
             authority: request.authority,
             term,
             time,
-            genesis: request.client == ClientId::LEDGER && next_seq == 0,
+            frame_from,
+            genesis: request.client == ClientId::LEDGER && frame_from == 0,
             planted,
         }
     }
@@ -98,6 +108,12 @@ impl From<lease::Refusal> for No {
 
 impl From<reserve::Refusal> for No {
     fn from(refusal: reserve::Refusal) -> No {
+        No::Refused(refusal.into())
+    }
+}
+
+impl From<effect::Refusal> for No {
+    fn from(refusal: effect::Refusal) -> No {
         No::Refused(refusal.into())
     }
 }

@@ -1,10 +1,12 @@
 //! Where does work stand? Runs and their attempts, as far as a fleet needs.
 //!
-//! An attempt begins with its reservation and is running while that is open. Its arms: `Running` to `Succeeded`, `Failed`,
-//! `Cancelled` or `Indeterminate`; no other. A retry is attempt n+1. A run ends once, when none of its attempts is running.
+//! An attempt is queued, or admitted at once with its reservation, and is running while that is open. It has seven states and
+//! eight arms between them, see [`AttemptState::may_become`]. A retry is attempt n+1. A run ends once, when none of its attempts
+//! is running; attempts that are still queued are cancelled with it.
 
 use crate::{
     admit::DepthTier,
+    effect::{self, Key, Phase},
     id::{ReservationId, RunId, TaskId, TenantId, UnitId, UserId},
     lease::{Lock, authorize},
     planted::Bug,
@@ -30,6 +32,39 @@ pub enum AttemptState {
     Cancelled,
     /// Whether its call was charged is not known; its reservation stays open until the owner resolves it.
     Indeterminate,
+    /// It is queued: nothing is set aside for it and nothing has left.
+    Pending,
+    /// Its deadline passed, in the queue or with nothing outside in doubt.
+    TimedOut,
+}
+
+impl AttemptState {
+    /// Every state.
+    pub const ALL: [AttemptState; 7] = [
+        AttemptState::Pending,
+        AttemptState::Running,
+        AttemptState::Succeeded,
+        AttemptState::Failed,
+        AttemptState::TimedOut,
+        AttemptState::Cancelled,
+        AttemptState::Indeterminate,
+    ];
+
+    /// Whether an attempt may go from here to `to`: eight arms, and nothing leaves a terminal state. After the durable agent
+    /// framework, section 5.1.
+    pub const fn may_become(self, to: AttemptState) -> bool {
+        use AttemptState::{Cancelled, Failed, Indeterminate, Pending, Running, Succeeded, TimedOut};
+        match self {
+            Pending => matches!(to, Running | Cancelled | TimedOut),
+            Running => matches!(to, Succeeded | Failed | TimedOut | Cancelled | Indeterminate),
+            Succeeded | Failed | TimedOut | Cancelled | Indeterminate => false,
+        }
+    }
+
+    /// Whether the next attempt of the unit may begin after this one.
+    pub const fn may_be_retried(self) -> bool {
+        matches!(self, AttemptState::Failed | AttemptState::Cancelled | AttemptState::TimedOut)
+    }
 }
 
 /// What may be asked of this room.
@@ -51,8 +86,9 @@ pub enum Command {
         /// How deep its research goes.
         depth: DepthTier,
     },
-    /// Record how an attempt ended. Under the run's lock. It travels with the `Settle` (for `Succeeded`) or the `Release`
-    /// (for `Failed` and `Cancelled`) of its reservation in one request; alone for `Indeterminate`.
+    /// Record how an attempt ended. Under the run's lock. Of a running one it travels with the `Settle` (for `Succeeded`) or the
+    /// `Release` (for `Failed`, `TimedOut` and `Cancelled`) of its reservation in one request; alone for `Indeterminate` and of
+    /// one that is queued.
     EndAttempt {
         /// The run.
         run: RunId,
@@ -60,15 +96,24 @@ pub enum Command {
         unit: UnitId,
         /// The attempt, from 1.
         attempt: u32,
-        /// Any state but `Running`.
+        /// A terminal state.
         state: AttemptState,
     },
-    /// End the run. Under its lock, with no attempt running.
+    /// End the run. Under its lock, with no attempt running; what is queued is cancelled.
     End {
         /// The run.
         run: RunId,
         /// How it ended.
         outcome: Ending,
+    },
+    /// Record that the next attempt of a unit waits to be admitted. Under the run's lock.
+    Queue {
+        /// The run.
+        run: RunId,
+        /// The unit.
+        unit: UnitId,
+        /// The attempt, from 1.
+        attempt: u32,
     },
 }
 
@@ -112,7 +157,7 @@ pub enum Event {
         /// How deep its research goes.
         depth: DepthTier,
     },
-    /// An attempt is running; recorded with its reservation.
+    /// An attempt is running; recorded with its reservation. One that was not queued was pending up to this record.
     AttemptStarted {
         /// The run.
         run: RunId,
@@ -141,6 +186,29 @@ pub enum Event {
         /// How.
         outcome: Ending,
     },
+    /// An attempt is pending.
+    AttemptQueued {
+        /// The run.
+        run: RunId,
+        /// The unit.
+        unit: UnitId,
+        /// The attempt.
+        attempt: u32,
+    },
+    /// An attempt was admitted, ran and succeeded at once: its question had been answered before. Nothing was set aside and
+    /// nothing left.
+    Recalled {
+        /// The run.
+        run: RunId,
+        /// The unit.
+        unit: UnitId,
+        /// The attempt.
+        attempt: u32,
+        /// The question's key.
+        key: Key,
+        /// The reservation under which it was answered.
+        source: ReservationId,
+    },
 }
 
 impl Event {
@@ -150,7 +218,9 @@ impl Event {
             Event::Spawned { run, .. }
             | Event::AttemptStarted { run, .. }
             | Event::AttemptEnded { run, .. }
-            | Event::Ended { run, .. } => *run,
+            | Event::Ended { run, .. }
+            | Event::AttemptQueued { run, .. }
+            | Event::Recalled { run, .. } => *run,
         }
     }
 }
@@ -164,6 +234,8 @@ pub enum Outcome {
     AttemptEnded,
     /// The run has ended.
     Ended,
+    /// The attempt is queued.
+    Queued,
 }
 
 /// Why this room says no.
@@ -219,6 +291,20 @@ pub enum Refusal {
         /// The attempt.
         attempt: u32,
     },
+    /// The attempt's end and its intent do not go together.
+    #[error(
+        "attempt {attempt} of unit {unit} cannot end {to:?} while its intent is {phase:?}; commit or resolve that first"
+    )]
+    IntentDisagrees {
+        /// The unit.
+        unit: UnitId,
+        /// The attempt.
+        attempt: u32,
+        /// What was asked.
+        to: AttemptState,
+        /// How far its intent is.
+        phase: Phase,
+    },
 }
 
 /// A run as far as it has come.
@@ -236,6 +322,8 @@ pub struct Run {
     pub depth: DepthTier,
     /// How many of its attempts are running.
     pub running: u32,
+    /// How many of its attempts are queued.
+    pub queued: u32,
     /// How it ended, if it has.
     pub ended: Option<Ending>,
 }
@@ -245,8 +333,9 @@ pub struct Run {
 pub struct Attempt {
     /// Where it stands.
     pub state: AttemptState,
-    /// Its reservation.
-    pub reservation: ReservationId,
+    /// Its reservation, or of one whose question had been answered before the reservation under which it was; none while it
+    /// is queued, nor after if it never came further.
+    pub reservation: Option<ReservationId>,
 }
 
 /// The tables of this room.
@@ -271,13 +360,15 @@ impl Tables {
         if row.ended.is_some() { Err(Refusal::Ended { run }) } else { Ok(row) }
     }
 
-    /// The attempt of `unit` that may start, if any may: the first, or the one after a failed or cancelled one.
+    /// The attempt of `unit` that may start, if any may: the first, one that is queued, or the one after an attempt that failed,
+    /// timed out or was cancelled.
     pub fn next_attempt(&self, tenant: TenantId, run: RunId, unit: UnitId) -> Option<u32> {
         let latest = self.attempts.range((tenant, run, unit, 0)..=(tenant, run, unit, u32::MAX)).next_back();
         let Some(((.., number), attempt)) = latest else { return Some(1) };
         match attempt.state {
-            AttemptState::Failed | AttemptState::Cancelled => number.checked_add(1),
-            AttemptState::Running | AttemptState::Succeeded | AttemptState::Indeterminate => None,
+            AttemptState::Pending => Some(*number),
+            state if state.may_be_retried() => number.checked_add(1),
+            _ => None,
         }
     }
 
@@ -295,11 +386,15 @@ impl Tables {
 /// Decides a command of this room.
 pub fn decide(tables: &table::Tables, case: &Case<'_>, command: &Command) -> Result<Ruling, No> {
     match *command {
-        Command::Spawn { run, user, task, workflow_version, purpose, depth } => {
-            spawn(tables, case, run, Run { user, task, workflow_version, purpose, depth, running: 0, ended: None })
-        }
+        Command::Spawn { run, user, task, workflow_version, purpose, depth } => spawn(
+            tables,
+            case,
+            run,
+            Run { user, task, workflow_version, purpose, depth, running: 0, queued: 0, ended: None },
+        ),
         Command::EndAttempt { run, unit, attempt, state } => end_attempt(tables, case, run, unit, attempt, state),
         Command::End { run, outcome } => end(tables, case, run, outcome),
+        Command::Queue { run, unit, attempt } => queue(tables, case, run, unit, attempt),
     }
 }
 
@@ -333,9 +428,24 @@ fn spawn(tables: &table::Tables, case: &Case<'_>, run: RunId, new: Run) -> Resul
             let spawned = Event::Spawned { run, user, task, workflow_version, purpose, depth };
             Ok(ruling(vec![record::Event::Run(spawned)], Outcome::Spawned))
         }
-        Some(known) if Run { running: 0, ended: None, ..*known } == new => Ok(ruling(Vec::new(), Outcome::Spawned)),
+        Some(known) if Run { running: 0, queued: 0, ended: None, ..*known } == new => {
+            Ok(ruling(Vec::new(), Outcome::Spawned))
+        }
         Some(_) => Err(Refusal::Taken { run }.into()),
     }
+}
+
+fn queue(tables: &table::Tables, case: &Case<'_>, run: RunId, unit: UnitId, attempt: u32) -> Result<Ruling, No> {
+    let tenant = case.tenant;
+    authorize(tables, case, Lock::Run(tenant, run))?;
+    tables.run.open(tenant, run)?;
+    let is_new = tables.run.attempts.get(&(tenant, run, unit, attempt)).is_none();
+    let next = tables.run.next_attempt(tenant, run, unit);
+    if next != Some(attempt) || !is_new {
+        let next = next.filter(|_| is_new);
+        return Err(reserve::Refusal::WrongAttempt { run, unit, attempt, next }.into());
+    }
+    Ok(ruling(vec![record::Event::Run(Event::AttemptQueued { run, unit, attempt })], Outcome::Queued))
 }
 
 fn end_attempt(
@@ -348,7 +458,8 @@ fn end_attempt(
 ) -> Result<Ruling, No> {
     let tenant = case.tenant;
     let row = tables.run.attempts.get(&(tenant, run, unit, attempt));
-    let close = row.and_then(|row| tables.reserve.reservations.get(&(tenant, row.reservation))?.close);
+    let reservation = row.and_then(|row| row.reservation);
+    let close = reservation.and_then(|reservation| tables.reserve.reservations.get(&(tenant, reservation))?.close);
     let running = row.is_some_and(|row| row.state == AttemptState::Running);
     if case.planted.is_on(Bug::ReleaseTwice) && !running && close.is_some_and(|close| close.again) {
         return Ok(ruling(Vec::new(), Outcome::AttemptEnded));
@@ -356,22 +467,30 @@ fn end_attempt(
     authorize(tables, case, Lock::Run(tenant, run))?;
     tables.run.open(tenant, run)?;
     let from = row.map(|row| row.state);
-    if !running || to == AttemptState::Running {
+    if to == AttemptState::Running || from.is_none_or(|from| !from.may_become(to)) {
         return Err(Refusal::IllegalArm { unit, attempt, from, to }.into());
     }
-    if !pairs(to, close) {
-        return Err(Refusal::ReservationDisagrees { unit, attempt, to }.into());
-    }
     let ended = Event::AttemptEnded { run, unit, attempt, state: to };
-    Ok(ruling(vec![record::Event::Run(ended)], Outcome::AttemptEnded))
+    let mut ruling = ruling(vec![record::Event::Run(ended)], Outcome::AttemptEnded);
+    if let Some(reservation) = reservation {
+        if !pairs(to, close) {
+            return Err(Refusal::ReservationDisagrees { unit, attempt, to }.into());
+        }
+        let phase = tables.effect.intents.get(&(tenant, reservation)).map(|intent| intent.phase);
+        if let Some(phase) = phase.filter(|phase| !phase.ends_in(to)) {
+            return Err(Refusal::IntentDisagrees { unit, attempt, to, phase }.into());
+        }
+        ruling.notices = effect::flight_over(tables, tenant, reservation, to);
+    }
+    Ok(ruling)
 }
 
-/// Whether an attempt may end as `to` while its reservation stands so.
+/// Whether a running attempt may end as `to` while its reservation stands so.
 fn pairs(to: AttemptState, close: Option<Close>) -> bool {
     match to {
-        AttemptState::Running => false,
+        AttemptState::Running | AttemptState::Pending => false,
         AttemptState::Succeeded => close.is_some_and(|close| close.cost.is_some() && !close.by_owner),
-        AttemptState::Failed | AttemptState::Cancelled => {
+        AttemptState::Failed | AttemptState::Cancelled | AttemptState::TimedOut => {
             close.is_some_and(|close| close.cost.is_none() && !close.by_owner)
         }
         AttemptState::Indeterminate => close.is_none(),
@@ -384,17 +503,19 @@ fn end(tables: &table::Tables, case: &Case<'_>, run: RunId, outcome: Ending) -> 
     let user = tables.run.open(tenant, run)?.user;
     let (mut events, mut notices) = (Vec::new(), Vec::new());
     for (unit, attempt, row) in tables.run.attempts_of(tenant, run) {
-        if row.state != AttemptState::Running {
-            continue;
+        let state = AttemptState::Cancelled;
+        if row.state == AttemptState::Pending {
+            events.push(record::Event::Run(Event::AttemptEnded { run, unit, attempt, state }));
         }
+        let (AttemptState::Running, Some(reservation)) = (row.state, row.reservation) else { continue };
         case.planted.reach(Bug::BlanketRelease);
         if !case.planted.is_on(Bug::BlanketRelease) {
             return Err(Refusal::AttemptRunning { run, unit, attempt }.into());
         }
-        let released = reserve::Event::Released { reservation: row.reservation, by_owner: false };
+        let released = reserve::Event::Released { reservation, by_owner: false };
         events.push(record::Event::Reserve(released));
         notices.extend(reserve::slot_freed(tables, tenant, user));
-        let state = AttemptState::Cancelled;
+        notices.extend(effect::flight_over(tables, tenant, reservation, state));
         events.push(record::Event::Run(Event::AttemptEnded { run, unit, attempt, state }));
     }
     events.push(record::Event::Run(Event::Ended { run, outcome }));
@@ -409,39 +530,74 @@ pub fn apply(tables: &mut table::Tables, record: &Record) -> Result<(), Impossib
     match *event {
         Event::Spawned { run, user, task, workflow_version, purpose, depth } => {
             ensure!(runs.get(&(tenant, run)).is_none(), "run {run} is spawned twice");
-            runs.insert((tenant, run), Run { user, task, workflow_version, purpose, depth, running: 0, ended: None });
+            runs.insert(
+                (tenant, run),
+                Run { user, task, workflow_version, purpose, depth, running: 0, queued: 0, ended: None },
+            );
         }
         Event::AttemptStarted { run, unit, attempt, reservation } => {
             let reserved = reserve.reservations.get(&(tenant, reservation));
             let fits = reserved.is_some_and(|row| (row.run, row.unit, row.attempt) == (run, unit, attempt));
             ensure!(fits, "attempt {attempt} of unit {unit} starts without reservation {reservation}");
-            ensure!(
-                attempts.get(&(tenant, run, unit, attempt)).is_none(),
-                "attempt {attempt} of unit {unit} starts twice"
-            );
-            attempts.insert((tenant, run, unit, attempt), Attempt { state: AttemptState::Running, reservation });
-            open_row(runs, tenant, run)?.running += 1;
+            let was_queued = begins(attempts, (tenant, run, unit, attempt))?;
+            let row = Attempt { state: AttemptState::Running, reservation: Some(reservation) };
+            attempts.insert((tenant, run, unit, attempt), row);
+            let run = open_row(runs, tenant, run)?;
+            run.running += 1;
+            run.queued -= u32::from(was_queued);
         }
         Event::AttemptEnded { run, unit, attempt, state } => {
             let Some(row) = attempts.get_mut(&(tenant, run, unit, attempt)) else {
                 return Err(Impossible(format!("attempt {attempt} of unit {unit} ends and never started")));
             };
-            ensure!(row.state == AttemptState::Running, "attempt {attempt} of unit {unit} ends after {:?}", row.state);
-            let close = reserve.reservations.get(&(tenant, row.reservation)).and_then(|reserved| reserved.close);
+            let legal = row.state.may_become(state) && state != AttemptState::Running;
+            ensure!(legal, "attempt {attempt} of unit {unit} goes from {:?} to {state:?}", row.state);
+            let was_queued = row.state == AttemptState::Pending;
+            let close = row.reservation.and_then(|id| reserve.reservations.get(&(tenant, id))?.close);
             ensure!(
-                pairs(state, close),
+                was_queued || pairs(state, close),
                 "attempt {attempt} of unit {unit} ends {state:?} while its money stands otherwise"
             );
             row.state = state;
-            open_row(runs, tenant, run)?.running -= 1;
+            let run = open_row(runs, tenant, run)?;
+            run.running -= u32::from(!was_queued);
+            run.queued -= u32::from(was_queued);
+        }
+        Event::AttemptQueued { run, unit, attempt } => {
+            let is_new = attempts.get(&(tenant, run, unit, attempt)).is_none();
+            ensure!(is_new, "attempt {attempt} of unit {unit} is queued after it began");
+            attempts.insert((tenant, run, unit, attempt), Attempt { state: AttemptState::Pending, reservation: None });
+            open_row(runs, tenant, run)?.queued += 1;
+        }
+        Event::Recalled { run, unit, attempt, source, .. } => {
+            let was_queued = begins(attempts, (tenant, run, unit, attempt))?;
+            let row = Attempt { state: AttemptState::Succeeded, reservation: Some(source) };
+            attempts.insert((tenant, run, unit, attempt), row);
+            open_row(runs, tenant, run)?.queued -= u32::from(was_queued);
         }
         Event::Ended { run, outcome } => {
             let row = open_row(runs, tenant, run)?;
             ensure!(row.running == 0, "run {run} ends with {} attempts running", row.running);
+            ensure!(row.queued == 0, "run {run} ends with {} attempts queued", row.queued);
             row.ended = Some(outcome);
         }
     }
     Ok(())
+}
+
+/// Whether an attempt that begins to run was queued; it had no other state.
+fn begins(
+    attempts: &Table<(TenantId, RunId, UnitId, u32), Attempt>,
+    key: (TenantId, RunId, UnitId, u32),
+) -> Result<bool, Impossible> {
+    let state = attempts.get(&key).map(|row| row.state);
+    ensure!(
+        state.is_none_or(|state| state.may_become(AttemptState::Running)),
+        "attempt {} of unit {} starts from {state:?}",
+        key.3,
+        key.2
+    );
+    Ok(state.is_some())
 }
 
 fn open_row(runs: &mut Table<(TenantId, RunId), Run>, tenant: TenantId, run: RunId) -> Result<&mut Run, Impossible> {

@@ -9,12 +9,13 @@
 //! and a new request that would take what this very batch frees stays queued for the batch after.
 
 use crate::{
+    effect,
     id::{ClientId, TenantId},
     lease::{self, Lock},
     ledger::{Committed, Ledger, LedgerError},
     planted::Planted,
     request::{Command, FromLedger, Notice, Query, Reply, Request, Submitted, ToLedger, Turn},
-    reserve,
+    reserve, run,
     store::{Store, StoreError},
 };
 use serde::{Deserialize, Serialize};
@@ -334,6 +335,14 @@ impl Parked {
         self.waiters.insert(place, waiter);
     }
 
+    /// Every waiter of `turn` may go.
+    fn come_all(&mut self, turn: Turn) {
+        let waiters = self.waiting_for(turn).count();
+        if waiters > 0 {
+            self.came.insert(turn, waiters);
+        }
+    }
+
     /// One more waiter of `turn` may go, if there is one.
     fn come(&mut self, turn: Turn) {
         if self.awaits(turn) {
@@ -417,6 +426,8 @@ struct Freed {
     by_expiry: bool,
     locks: BTreeSet<Lock>,
     slots_of: BTreeSet<TenantId>,
+    /// Attempts that may have led a question end.
+    answers: bool,
 }
 
 impl Freed {
@@ -434,6 +445,7 @@ impl Freed {
                 ) => {
                     self.slots_of.insert(request.tenant);
                 }
+                Command::Run(run::Command::EndAttempt { .. }) => self.answers = true,
                 _ => {}
             }
         }
@@ -445,11 +457,18 @@ impl Freed {
             Command::Lease(lease::Command::Acquire { lock, .. }) => {
                 (self.by_expiry || self.locks.contains(lock)) && parked.awaits(Turn::Lock(*lock))
             }
-            Command::Reserve(reserve::Command::Reserve { .. }) => {
-                self.slots_of.contains(&request.tenant) && parked.awaits_slot_of(request.tenant)
+            Command::Reserve(reserve::Command::Reserve { .. }) => self.would_take_slot(request, parked),
+            Command::Effect(effect::Command::Begin { effect, .. }) => {
+                let led = self.answers || self.by_expiry || !self.locks.is_empty();
+                let awaited = |key| parked.awaits(Turn::Answer(request.tenant, key));
+                self.would_take_slot(request, parked) || led && effect.key.is_some_and(awaited)
             }
             _ => false,
         })
+    }
+
+    fn would_take_slot(&self, request: &Request, parked: &Parked) -> bool {
+        self.slots_of.contains(&request.tenant) && parked.awaits_slot_of(request.tenant)
     }
 }
 
@@ -629,9 +648,12 @@ impl Writer {
                 _ => {}
             }
         }
-        let noticed = notices.iter().map(|Notice::TurnCame(turn)| *turn);
-        for turn in noticed.chain(passed_on) {
-            parked.come(turn);
+        passed_on.into_iter().for_each(|turn| parked.come(turn));
+        for notice in notices {
+            match *notice {
+                Notice::TurnCame(turn) => parked.come(turn),
+                Notice::AllTurnsCame(turn) => parked.come_all(turn),
+            }
         }
     }
 

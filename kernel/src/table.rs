@@ -401,7 +401,7 @@ pub struct Tables {
 }
 
 /// How many tables there are.
-const TABLES: usize = 18;
+const TABLES: usize = 22;
 
 macro_rules! each {
     ($tables:expr, $($by:tt)+) => {
@@ -424,6 +424,10 @@ macro_rules! each {
             $($by)+ $tables.admit.halts,
             $($by)+ $tables.admit.quotas,
             $($by)+ $tables.admit.taken,
+            $($by)+ $tables.effect.tools,
+            $($by)+ $tables.effect.intents,
+            $($by)+ $tables.effect.flights,
+            $($by)+ $tables.effect.memo,
         ]
     };
 }

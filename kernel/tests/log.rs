@@ -7,14 +7,14 @@ mod house;
 use house::*;
 use kernel::{
     admit::{self, Switch},
-    id::{ExecutorId, LedgerTime, RunId, TenantId},
+    id::{ExecutorId, LedgerTime, RunId, TenantId, UnitId},
     lease::{self, Lock},
     planted::Planted,
     prove,
     record::{self, Class, Event, Frame, GENESIS_CHAIN, LogError, Record, SCHEMA, Verifier},
     request::{Command, Request},
     reserve,
-    run::{AttemptState, Ending},
+    run::{self, AttemptState, Ending},
     store::{Store, StoredFrame, memory::MemoryStore},
 };
 use proptest::prelude::*;
@@ -46,7 +46,31 @@ fn every_kind() -> Vec<StoredFrame> {
     house.no(Some(authority), vec![settle(settled, 1)]);
     house.ok(None, vec![Command::Lease(lease::Command::Yield { held: authority })]);
     house.tick(2_000);
+    every_kind_of_effect(&mut house);
     house.store.log(0).unwrap()
+}
+
+/// Tools, intents in every phase, a hit, and attempts that are queued.
+fn every_kind_of_effect(house: &mut House) {
+    let owner = house.acquire(Lock::Owner, 8, 1_000);
+    let unset = admit::Command::SetQuota { tenant: TENANT, user: None, quota: None };
+    house.ok(Some(owner), tools().into_iter().chain([Command::Admit(unset)]).collect());
+    let run = RunId(200);
+    house.ok(None, vec![spawn(run)]);
+    let held = house.acquire(Lock::Run(TENANT, run), 5, 1_000_000);
+    let asks = |unit, attempt, tool| begin_in(run, unit, attempt, tool, 7, 40);
+    let ends =
+        |unit, attempt, state| Command::Run(run::Command::EndAttempt { run, unit: UnitId(unit), attempt, state });
+    let first = begun(&house.ok(Some(held), vec![asks(1, 1, IDEMPOTENT)]));
+    house.ok(Some(held), vec![dispatch(first)]);
+    house.ok(Some(held), vec![commit(first, b"yes"), settle(first, 3), ends(1, 1, AttemptState::Succeeded)]);
+    house.ok(Some(held), vec![asks(2, 1, IDEMPOTENT)]);
+    let second = begun(&house.ok(Some(held), vec![asks(3, 1, UNSAFE)]));
+    let queued = Command::Run(run::Command::Queue { run, unit: UnitId(3), attempt: 2 });
+    house.ok(Some(held), vec![release(second), ends(3, 1, AttemptState::TimedOut), queued]);
+    house.no(Some(held), vec![dispatch(second)]);
+    house.no(Some(held), vec![asks(4, 1, kernel::id::ToolId(9))]);
+    house.ok(Some(held), vec![ends(3, 2, AttemptState::Cancelled)]);
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -176,7 +200,10 @@ fn time_that_goes_back_is_named() {
         frames[last].records[0].time = LedgerTime(0);
         rehash(&mut frames[last].records[0], chain);
     });
-    assert!(matches!(found, LogError::TimeWentBack { found: LedgerTime(0), highest: LedgerTime(5), .. }), "{found:?}");
+    assert!(
+        matches!(found, LogError::TimeWentBack { found: LedgerTime(0), highest: LedgerTime(2005), .. }),
+        "{found:?}"
+    );
 }
 
 #[test]

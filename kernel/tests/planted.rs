@@ -218,6 +218,19 @@ fn lost_decided_decides_again_what_the_crash_came_after() {
 }
 
 #[test]
+fn lead_twice_lets_two_ask_one_question() {
+    harms_only_when_on(Bug::LeadTwice, |planted| {
+        let (mut house, held) = House::with_tools(planted.clone()).running();
+        let first = begun(&house.ok(Some(held), vec![begin(1, 1, IDEMPOTENT, 1)]));
+        let both = house.ask(Some(held), vec![begin(2, 1, IDEMPOTENT, 1)]).is_ok();
+        house.ok(Some(held), vec![dispatch(first)]);
+        reopens(&mut house, &planted);
+        assert_eq!(prove::rebuild(house.store.log(0).unwrap()).is_err(), both, "the log shows it");
+        both
+    });
+}
+
+#[test]
 fn two_bugs_at_once_each_do_their_own() {
     let both = Planted::these(&[Bug::CheckAfterCall, Bug::SkipLevel]);
     let (mut house, authority) = House::with(genesis(100, 5, 100, 100, 9), both).running();

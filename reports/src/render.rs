@@ -89,7 +89,8 @@ pub fn text(table: &Table, width: u16) -> String {
             if let Some(status) = least.last_mut() {
                 *status = STATUS_WIDTH;
             }
-            columns.set_constraints(least.into_iter().map(|width| ColumnConstraint::LowerBoundary(Width::Fixed(width))));
+            columns
+                .set_constraints(least.into_iter().map(|width| ColumnConstraint::LowerBoundary(Width::Fixed(width))));
         }
         let _ = writeln!(text, "{columns}");
         for note in &sheet.notes {

@@ -7,10 +7,11 @@ use crate::{
     invariant::Broken,
     runner::{Provenance, RunReport, RunSpec, SpecError, Verdict},
     scenario::{Scenario, StoreKind},
-    workload::{Item, Unit, WorkList},
+    workload::{Call, Item, Unit, WorkList},
 };
 use faults::Plan;
 use kernel::{
+    effect::Class,
     id::{RunId, UnitId, UserId},
     money::Usage,
     planted::Bug,
@@ -140,6 +141,10 @@ pub struct WrittenItem {
     pub stands_by: bool,
     /// A row a call: unit, stage, input and output tokens it will use, the same at most, and when it is due in nanoseconds.
     pub units: Vec<[u64; 7]>,
+    /// A row a call that is not an idempotent one of its unit's own: its place among the units, the number of its class (1 for
+    /// idempotent, 2 for queryable, 3 for unsafe), and 1 more than the question it shares, or 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<[u64; 3]>,
 }
 
 /// Numbers of 64 bits, of which TOML holds 63: those above are written as text.
@@ -170,7 +175,7 @@ mod wide {
 impl WrittenItem {
     fn of(item: &Item) -> WrittenItem {
         let row = |unit: &Unit| {
-            let Unit { unit, stage, usage, most, due_ns } = *unit;
+            let Unit { unit, stage, usage, most, due_ns, .. } = *unit;
             let Usage { input_tokens, output_tokens } = usage;
             [
                 u64::from(unit.0),
@@ -183,7 +188,11 @@ impl WrittenItem {
             ]
         };
         let units = item.units.iter().map(row).collect();
-        WrittenItem { run: item.run.0, user: item.user.0, stands_by: item.stands_by, units }
+        let calls = item.units.iter().zip(0..).filter(|(unit, _)| unit.call != Call::OWN).map(|(unit, place)| {
+            let Call { class, shared } = unit.call;
+            [place, class as u64 + 1, shared.map_or(0, |question| u64::from(question) + 1)]
+        });
+        WrittenItem { run: item.run.0, user: item.user.0, stands_by: item.stands_by, units, calls: calls.collect() }
     }
 
     fn item(&self) -> Result<Item, CapsuleError> {
@@ -199,9 +208,20 @@ impl WrittenItem {
                 usage: Usage { input_tokens, output_tokens },
                 most: Usage { input_tokens: most_input, output_tokens: most_output },
                 due_ns,
+                call: Call::OWN,
             })
         };
-        let units = self.units.iter().map(unit).collect::<Result<_, CapsuleError>>()?;
+        let mut units = self.units.iter().map(unit).collect::<Result<Vec<_>, CapsuleError>>()?;
+        for &[place, class, question] in &self.calls {
+            let place = usize::try_from(place).ok().and_then(|place| units.get_mut(place));
+            let class = class.checked_sub(1).and_then(|number| Class::ALL.get(usize::try_from(number).ok()?));
+            let (Some(unit), Some(class)) = (place, class) else {
+                let why = format!("run {}: a row of calls names no unit of it, or no class", self.run);
+                return Err(CapsuleError::Unreadable { why });
+            };
+            let shared = question.checked_sub(1).map(narrow).transpose()?;
+            unit.call = Call { class: *class, shared };
+        }
         Ok(Item { run: RunId(self.run), user: UserId(self.user), units, stands_by: self.stands_by })
     }
 }

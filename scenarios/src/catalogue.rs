@@ -5,7 +5,7 @@ use serde::Deserialize;
 use std::{io::Read, path::Path};
 
 /// The shipped scenarios: name and file.
-const SHIPPED: [(&str, &str); 9] = [
+const SHIPPED: [(&str, &str); 11] = [
     ("fleet", include_str!("../catalogue/fleet.toml")),
     ("contention", include_str!("../catalogue/contention.toml")),
     ("edge-of-cap", include_str!("../catalogue/edge-of-cap.toml")),
@@ -15,6 +15,8 @@ const SHIPPED: [(&str, &str); 9] = [
     ("zombies", include_str!("../catalogue/zombies.toml")),
     ("day", include_str!("../catalogue/day.toml")),
     ("thrash", include_str!("../catalogue/thrash.toml")),
+    ("stampede", include_str!("../catalogue/stampede.toml")),
+    ("effects", include_str!("../catalogue/effects.toml")),
 ];
 
 /// The longest scenario file that is read.

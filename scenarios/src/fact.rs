@@ -24,6 +24,8 @@ pub enum Answered {
     ServerError,
     /// 402, the key's credit is exhausted: nothing was charged, and asking again is no use.
     NoCredit,
+    /// Asked whether the call had landed: it had not, nothing was charged, and it never will be.
+    NeverLanded,
 }
 
 /// One thing that is true from now on.
@@ -70,7 +72,7 @@ pub enum Fact {
         attempt: u32,
         /// Whom it counts against.
         user: UserId,
-        /// Its reservation and idempotency key.
+        /// Its reservation, which is its intent and the request's name at the provider.
         key: ReservationId,
         /// Under which fence.
         fence: Fence,
@@ -120,6 +122,31 @@ pub enum Fact {
         calls: u32,
         /// Whether this incarnation did all of it, so that `wall_ns` is the whole run's.
         whole: bool,
+    },
+    /// The provider had charged the question under another request, and gave that one's answer to this one, free.
+    Replayed {
+        /// The request it answered.
+        key: ReservationId,
+        /// The request it had charged.
+        of: ReservationId,
+    },
+    /// A caller asked the provider whether a request had landed.
+    Looked {
+        /// The request.
+        key: ReservationId,
+        /// Whether it had; if not, it never will.
+        landed: bool,
+    },
+    /// A unit was given an answer that is not the answer to its question.
+    Misled {
+        /// Whose run.
+        tenant: TenantId,
+        /// Which run.
+        run: RunId,
+        /// Which unit.
+        unit: UnitId,
+        /// The reservation that paid for the answer.
+        source: ReservationId,
     },
 }
 

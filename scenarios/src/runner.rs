@@ -69,6 +69,7 @@ pub struct RunSpec {
 
 /// What was counted and measured in a run. Times are virtual in simulation, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Figures {
     /// Rows of the arrival trace, for a run on one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,6 +126,15 @@ pub struct Figures {
     /// Replies acted on whose decision was in no commit by then.
     #[serde(default)]
     pub replies_uncommitted: u64,
+    /// Units that were given an answer which had been paid for: memo hits. Paid calls are `calls_charged`.
+    #[serde(default)]
+    pub memo_hits: u64,
+    /// Requests that had to wait for the answer to a question that another asked.
+    #[serde(default)]
+    pub questions_waited: u64,
+    /// Calls that left again under their own name: of those sent, the ones beyond the first.
+    #[serde(default)]
+    pub calls_resent: u64,
     /// Leases granted above the first of each lock.
     pub lease_takeovers: u64,
     /// Writes refused to deposed or other executors.

@@ -5,22 +5,26 @@
 //! construction is listed as such, with the reason.
 
 use crate::{
+    fact::Fact,
     invariant::Sight,
     scenario::{Scenario, StoreKind},
     workload,
 };
 use faults::Kind;
 use kernel::{
-    admit, effect, lease,
+    admit,
+    effect::{self, Class, Key},
+    id::{Fence, ReservationId, TenantId},
+    lease,
     money::MicroUsd,
     record,
     record::Record,
-    request::{Refusal, Reply},
+    request::{Refusal, Reply, Turn},
     reserve::{self, Level},
     run,
     serve::Announcement,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Of this many runs of scenarios that can reach a condition, one reaches it, unless the condition says otherwise.
 const USUAL_RUNS: u64 = 100;
@@ -38,6 +42,35 @@ pub enum Sometimes {
     BegunAtEvent,
     /// The ledger said no.
     Refused(Refused),
+    /// A call went another way than leave and come back.
+    Effect(Way),
+}
+
+/// The ways of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// It was not made: its question had been answered.
+    Recalled,
+    /// It waited for the answer to another's.
+    Followed,
+    /// It was made by a follower, after the one it had followed came to nothing.
+    Promoted,
+    /// It left under a later fence than it was begun under, for the first time.
+    PendingTakenUp,
+    /// It left again under a later fence: it was idempotent.
+    SentAgain,
+    /// It was answered from another request under its key.
+    Replayed,
+    /// It was looked for and had landed.
+    LookedLanded,
+    /// It was looked for and had not.
+    LookedInVain,
+    /// It could be neither repeated nor looked for, and was left in doubt.
+    LeftInDoubt,
+    /// The owner resolved what was in doubt.
+    Resolved,
+    /// It was cancelled before it left.
+    Withdrawn,
 }
 
 /// How the ledger says no.
@@ -78,7 +111,17 @@ pub enum Refused {
     RunEnded,
     IllegalArm,
     ReservationDisagrees,
+    IntentDisagrees,
     AttemptRunning,
+    NoClass,
+    UnknownTool,
+    WrongKey,
+    InFlight,
+    AnsweredMeanwhile,
+    UnknownIntent,
+    WrongPhase,
+    SameFrame,
+    TooLong,
     Empty,
     Misnumbered,
     Stale,
@@ -107,7 +150,8 @@ impl Sometimes {
     pub fn all() -> Vec<Sometimes> {
         let faults = Kind::ALL.into_iter().flat_map(|kind| [Sometimes::Felt(kind), Sometimes::Healed(kind)]);
         let begun = [Sometimes::BegunAtOperation, Sometimes::BegunAtEvent];
-        faults.chain(begun).chain(Refused::ALL.into_iter().map(Sometimes::Refused)).collect()
+        let effects = Way::ALL.into_iter().map(Sometimes::Effect);
+        faults.chain(begun).chain(Refused::ALL.into_iter().map(Sometimes::Refused)).chain(effects).collect()
     }
 
     /// Its name, in lower case with hyphens.
@@ -118,6 +162,7 @@ impl Sometimes {
             Sometimes::BegunAtOperation => "begun-at-operation".to_owned(),
             Sometimes::BegunAtEvent => "begun-at-event".to_owned(),
             Sometimes::Refused(refused) => format!("refused-{}", refused.described().0),
+            Sometimes::Effect(way) => format!("call-{}", way.described().0),
         }
     }
 
@@ -129,6 +174,7 @@ impl Sometimes {
             Sometimes::BegunAtOperation => "a node was felled at a disk operation".to_owned(),
             Sometimes::BegunAtEvent => "a fault began at an event".to_owned(),
             Sometimes::Refused(refused) => refused.described().1.to_owned(),
+            Sometimes::Effect(way) => way.described().1.to_owned(),
         }
     }
 
@@ -139,6 +185,8 @@ impl Sometimes {
                 Standing::Required { of_runs, .. } => Some(of_runs),
                 Standing::Rare(_) | Standing::ByConstruction(_) => None,
             },
+            Sometimes::Effect(Way::Replayed | Way::Withdrawn) => Some(100),
+            Sometimes::Effect(_) => Some(50),
             Sometimes::Felt(Kind::Reorder | Kind::ReplyLost) | Sometimes::Healed(Kind::Reorder | Kind::ReplyLost) => {
                 Some(200)
             }
@@ -159,6 +207,7 @@ impl Sometimes {
                 Standing::Required { able, .. } => able(scenario),
                 Standing::Rare(_) | Standing::ByConstruction(_) => false,
             },
+            Sometimes::Effect(way) => way.is_within(scenario),
         }
     }
 
@@ -258,9 +307,52 @@ fn is_short_of_queue(scenario: &Scenario) -> bool {
     scenario.ledger.queue_limit < scenario.sizes.agents as usize
 }
 
+impl Way {
+    /// Every one.
+    pub const ALL: [Way; 11] = [
+        Way::Recalled,
+        Way::Followed,
+        Way::Promoted,
+        Way::PendingTakenUp,
+        Way::SentAgain,
+        Way::Replayed,
+        Way::LookedLanded,
+        Way::LookedInVain,
+        Way::LeftInDoubt,
+        Way::Resolved,
+        Way::Withdrawn,
+    ];
+
+    /// Its name and what it says.
+    const fn described(self) -> (&'static str, &'static str) {
+        match self {
+            Way::Recalled => ("recalled", "a question had been answered, and the answer was given back"),
+            Way::Followed => ("followed", "a request waited for the answer to another's question"),
+            Way::Promoted => ("promoted", "a follower asked itself, after its leader came to nothing"),
+            Way::PendingTakenUp => ("pending-taken-up", "an intent that had not left was dispatched by a successor"),
+            Way::SentAgain => ("sent-again", "an idempotent call was sent again by a successor"),
+            Way::Replayed => ("replayed", "the provider answered one request from another under its key"),
+            Way::LookedLanded => ("looked-landed", "a queryable call was looked for, and had landed"),
+            Way::LookedInVain => ("looked-in-vain", "a queryable call was looked for, and had not landed"),
+            Way::LeftInDoubt => ("left-in-doubt", "an unsafe call's outcome was not known, and it was not repeated"),
+            Way::Resolved => ("resolved", "the owner resolved from the invoice what was in doubt"),
+            Way::Withdrawn => ("withdrawn", "an attempt was cancelled before its call left"),
+        }
+    }
+
+    fn is_within(self, scenario: &Scenario) -> bool {
+        let named = scenario.workload.name;
+        match self {
+            Way::Recalled | Way::Followed | Way::Promoted | Way::Replayed => named == "stampede",
+            Way::PendingTakenUp | Way::SentAgain | Way::Resolved => named == "effects",
+            Way::LookedLanded | Way::LookedInVain | Way::LeftInDoubt | Way::Withdrawn => named == "effects",
+        }
+    }
+}
+
 impl Refused {
     /// Every one.
-    pub const ALL: [Refused; 40] = [
+    pub const ALL: [Refused; 50] = [
         Refused::Halted,
         Refused::TooManyRuns,
         Refused::TooDear,
@@ -295,7 +387,17 @@ impl Refused {
         Refused::RunEnded,
         Refused::IllegalArm,
         Refused::ReservationDisagrees,
+        Refused::IntentDisagrees,
         Refused::AttemptRunning,
+        Refused::NoClass,
+        Refused::UnknownTool,
+        Refused::WrongKey,
+        Refused::InFlight,
+        Refused::AnsweredMeanwhile,
+        Refused::UnknownIntent,
+        Refused::WrongPhase,
+        Refused::SameFrame,
+        Refused::TooLong,
         Refused::Empty,
         Refused::Misnumbered,
         Refused::Stale,
@@ -342,7 +444,17 @@ impl Refused {
             Refused::ReservationDisagrees => {
                 ("reservation-disagrees", "an attempt's end and its reservation's disagreed")
             }
+            Refused::IntentDisagrees => ("intent-disagrees", "an attempt's end and its intent disagreed"),
             Refused::AttemptRunning => ("attempt-running", "a run could not end under a running attempt"),
+            Refused::NoClass => ("no-class", "a tool stated no class"),
+            Refused::UnknownTool => ("unknown-tool", "a tool was not registered"),
+            Refused::WrongKey => ("wrong-key", "a call's key was not the derived one"),
+            Refused::InFlight => ("in-flight", "another asked the same question, and there was no time to wait"),
+            Refused::AnsweredMeanwhile => ("answered-meanwhile", "a question was answered before its call left"),
+            Refused::UnknownIntent => ("unknown-intent", "an intent was not an open one of the run's"),
+            Refused::WrongPhase => ("wrong-phase", "an intent was not as far as that, or further"),
+            Refused::SameFrame => ("same-frame", "an intent's last phase was not durable yet"),
+            Refused::TooLong => ("too-long", "a response was longer than a record"),
             Refused::Empty => ("empty", "a request carried no command"),
             Refused::Misnumbered => ("misnumbered", "a request's numbers made no sense"),
             Refused::Stale => ("stale", "a request came from an incarnation that was not the newest"),
@@ -388,7 +500,19 @@ impl Refused {
             | Refused::IllegalArm
             | Refused::ReservationDisagrees
             | Refused::Empty
-            | Refused::Misnumbered => required(USUAL_RUNS, trespasses),
+            | Refused::Misnumbered
+            | Refused::NoClass
+            | Refused::UnknownTool
+            | Refused::WrongKey
+            | Refused::WrongPhase
+            | Refused::IntentDisagrees
+            | Refused::TooLong => required(USUAL_RUNS, trespasses),
+            Refused::InFlight => required(USUAL_RUNS, |scenario| scenario.workload.name == "stampede"),
+            Refused::UnknownIntent => required(USUAL_RUNS, |scenario| scenario.workload.name == "effects"),
+            Refused::AnsweredMeanwhile => {
+                Standing::Rare("a leader has to die between its begin and its dispatch, with a follower at its heels")
+            }
+            Refused::SameFrame => Standing::ByConstruction("an agent waits for the answer to each phase"),
         }
     }
 
@@ -411,8 +535,7 @@ impl Refused {
                 lease::Refusal::Nobody { .. } => Refused::Nobody,
                 lease::Refusal::OtherTenant { .. } => Refused::OtherTenant,
             },
-            Refusal::Effect(effect::Refusal::Empty) => Refused::Empty,
-            Refusal::Effect(effect::Refusal::Misnumbered { .. }) => Refused::Misnumbered,
+            Refusal::Effect(refusal) => Refused::of_effect(refusal),
             Refusal::Reserve(refusal) => Refused::of_reserve(refusal),
             Refusal::Run(refusal) => match refusal {
                 run::Refusal::Unknown { .. } => Refused::RunUnknown,
@@ -420,8 +543,25 @@ impl Refused {
                 run::Refusal::Ended { .. } => Refused::RunEnded,
                 run::Refusal::IllegalArm { .. } => Refused::IllegalArm,
                 run::Refusal::ReservationDisagrees { .. } => Refused::ReservationDisagrees,
+                run::Refusal::IntentDisagrees { .. } => Refused::IntentDisagrees,
                 run::Refusal::AttemptRunning { .. } => Refused::AttemptRunning,
             },
+        }
+    }
+
+    fn of_effect(refusal: &effect::Refusal) -> Refused {
+        match refusal {
+            effect::Refusal::Empty => Refused::Empty,
+            effect::Refusal::Misnumbered { .. } => Refused::Misnumbered,
+            effect::Refusal::NoClass { .. } => Refused::NoClass,
+            effect::Refusal::UnknownTool { .. } => Refused::UnknownTool,
+            effect::Refusal::WrongKey { .. } => Refused::WrongKey,
+            effect::Refusal::InFlight { .. } => Refused::InFlight,
+            effect::Refusal::AnsweredMeanwhile { .. } => Refused::AnsweredMeanwhile,
+            effect::Refusal::UnknownIntent { .. } => Refused::UnknownIntent,
+            effect::Refusal::WrongPhase { .. } => Refused::WrongPhase,
+            effect::Refusal::SameFrame { .. } => Refused::SameFrame,
+            effect::Refusal::TooLong { .. } => Refused::TooLong,
         }
     }
 
@@ -453,12 +593,19 @@ pub struct Seen {
     /// The caps that the scenario sets, by level.
     caps: [MicroUsd; 4],
     reached: BTreeSet<Sometimes>,
+    /// Attempts that run, the fence each began under, and whether its call left.
+    running: BTreeMap<ReservationId, (Fence, bool)>,
+    /// Open intents of calls that are neither idempotent nor queryable.
+    unsafe_ones: BTreeSet<ReservationId>,
+    /// Keys that somebody waited for the answer under.
+    followed: BTreeSet<(TenantId, Key)>,
 }
 
 impl Seen {
     /// Nothing yet, in a run whose caps these are.
     pub fn new(caps: [MicroUsd; 4]) -> Seen {
-        Seen { caps, reached: BTreeSet::new() }
+        let (reached, running) = (BTreeSet::new(), BTreeMap::new());
+        Seen { caps, reached, running, unsafe_ones: BTreeSet::new(), followed: BTreeSet::new() }
     }
 
     /// Takes in that a request was turned away because the server's queue was full.
@@ -468,21 +615,86 @@ impl Seen {
 
     /// Takes in one sight, with those records of it that no sight told of before.
     pub fn at(&mut self, sight: &Sight, news: &[Record]) {
-        if let Sight::Ledger(Announcement::Committed { replies, .. }, _) = sight {
-            for reply in replies {
-                let refused = match reply {
-                    Reply::Stale { .. } => Refused::Stale,
-                    Reply::Forgotten { .. } => Refused::Forgotten,
-                    // Busy is never in a batch; see `turned_away`.
-                    Reply::Decided(_) | Reply::Waits(_) | Reply::Busy => continue,
-                };
-                self.reached.insert(Sometimes::Refused(refused));
+        match sight {
+            Sight::Ledger(Announcement::Committed { replies, .. }, _) => {
+                for reply in replies {
+                    let refused = match reply {
+                        Reply::Stale { .. } => Refused::Stale,
+                        Reply::Forgotten { .. } => Refused::Forgotten,
+                        Reply::Waits(Turn::Answer(tenant, key)) => {
+                            self.followed.insert((*tenant, *key));
+                            self.went(Way::Followed);
+                            continue;
+                        }
+                        // Busy is never in a batch; see `turned_away`.
+                        Reply::Decided(_) | Reply::Waits(_) | Reply::Busy => continue,
+                    };
+                    self.reached.insert(Sometimes::Refused(refused));
+                }
             }
+            Sight::Fact(fact) => self.fact(fact),
+            _ => {}
         }
         for record in news {
-            if let record::Event::Effect(effect::Event::Decided { outcome: Err(refusal), .. }) = &record.event {
-                self.refused(refusal);
+            match &record.event {
+                record::Event::Effect(effect::Event::Decided { outcome: Err(refusal), .. }) => self.refused(refusal),
+                _ => self.recorded(record),
             }
+        }
+    }
+
+    fn went(&mut self, way: Way) {
+        self.reached.insert(Sometimes::Effect(way));
+    }
+
+    fn fact(&mut self, fact: &Fact) {
+        match *fact {
+            Fact::CallSent { key, fence, .. } => {
+                let Some((begun_under, has_left)) = self.running.get_mut(&key) else { return };
+                let (later, again) = (fence > *begun_under, std::mem::replace(has_left, true));
+                if later {
+                    self.went(if again { Way::SentAgain } else { Way::PendingTakenUp });
+                }
+            }
+            Fact::Replayed { .. } => self.went(Way::Replayed),
+            Fact::Looked { landed: true, .. } => self.went(Way::LookedLanded),
+            Fact::Looked { landed: false, .. } => self.went(Way::LookedInVain),
+            _ => {}
+        }
+    }
+
+    fn recorded(&mut self, record: &Record) {
+        match record.event {
+            record::Event::Run(run::Event::AttemptStarted { reservation, .. }) => {
+                let fence = record.origin.map_or(Fence(0), |origin| origin.fence);
+                self.running.insert(reservation, (fence, false));
+            }
+            record::Event::Run(run::Event::Recalled { .. }) => self.went(Way::Recalled),
+            record::Event::Run(run::Event::AttemptEnded { state: run::AttemptState::Cancelled, .. }) => {
+                self.went(Way::Withdrawn);
+            }
+            record::Event::Effect(effect::Event::Intended { intent, class, key, .. }) => {
+                if class == Class::Unsafe {
+                    self.unsafe_ones.insert(intent);
+                }
+                if key.is_some_and(|key| self.followed.contains(&(record.tenant, key))) {
+                    self.went(Way::Promoted);
+                }
+            }
+            record::Event::Reserve(
+                reserve::Event::Settled { reservation, by_owner, .. }
+                | reserve::Event::Released { reservation, by_owner },
+            ) => {
+                self.running.remove(&reservation);
+                let was_unsafe = self.unsafe_ones.remove(&reservation);
+                if by_owner {
+                    self.went(Way::Resolved);
+                    if was_unsafe {
+                        self.went(Way::LeftInDoubt);
+                    }
+                }
+            }
+            _ => {}
         }
     }
 

@@ -63,7 +63,7 @@ fn what_is_asked_anew_under_another_number_comes_to_the_same_thing_or_is_refused
     let run = under(&shipped("fleet"), 5, "{ retry-anew = { after = \"100us\" } }", "\"all\"", "4m");
     assert!(has_reached(&run, "felt-retry-anew") && has_reached(&run, "healed-retry-anew"));
     let taken = |refusal: &Refusal| matches!(refusal, Refusal::Reserve(reserve::Refusal::WrongAttempt { .. }));
-    let settled = |refusal: &Refusal| matches!(refusal, Refusal::Reserve(reserve::Refusal::Ended { .. }));
+    let settled = |refusal: &Refusal| matches!(refusal, Refusal::Effect(effect::Refusal::UnknownIntent { .. }));
     let over = |refusal: &Refusal| matches!(refusal, Refusal::Run(run::Refusal::Ended { .. }));
     assert!(refused(&run, taken) > 0 && refused(&run, settled) > 0 && refused(&run, over) > 0);
     let figures = &run.report.figures;
@@ -89,7 +89,7 @@ fn reservations_that_nobody_knows_of_do_not_keep_a_users_slots_for_ever() {
 fn a_report_that_was_taken_is_refused_when_it_is_made_again() {
     let run = under(&shipped("fleet"), 5, "{ duplicate-report = { ppm = 1000000 } }", "\"all\"", "9m");
     assert!(has_reached(&run, "felt-duplicate-report") && has_reached(&run, "healed-duplicate-report"));
-    let settled = |refusal: &Refusal| matches!(refusal, Refusal::Reserve(reserve::Refusal::Ended { .. }));
+    let settled = |refusal: &Refusal| matches!(refusal, Refusal::Effect(effect::Refusal::UnknownIntent { .. }));
     assert!(refused(&run, settled) > 100, "{}", refused(&run, settled));
     assert!(refused(&run, |refusal| matches!(refusal, Refusal::Run(run::Refusal::Ended { .. }))) > 0);
     let never = under(&shipped("fleet"), 5, "{ duplicate-report = { ppm = 0 } }", "\"all\"", "9m");

@@ -1,6 +1,6 @@
 //! Burst: every agent has one run, whose calls are all made at once.
 
-use super::{Item, Unit, WorkList, Workload, run, user};
+use super::{Call, Item, Unit, WorkList, Workload, run, user};
 use crate::scenario::Scenario;
 use kernel::{id::UnitId, money::Usage};
 use sim::Stream;
@@ -26,7 +26,7 @@ fn draw(scenario: &Scenario, seed: u64) -> WorkList {
         let mut unit = |name| {
             let usage = Usage { input_tokens: draws.between(1_000, 2_000), output_tokens: draws.between(100, 400) };
             // All of them are of stage 0: nothing comes before any.
-            Unit { unit: UnitId(name), stage: 0, usage, most: MOST, due_ns: 0 }
+            Unit { unit: UnitId(name), stage: 0, usage, most: MOST, due_ns: 0, call: Call::OWN }
         };
         Item {
             run: run(index, 0),

@@ -4,7 +4,8 @@
 
 use kernel::{
     admit::{self, DepthTier, Quota, Switch},
-    id::{ClientId, ExecutorId, Fence, ModelId, ReservationId, RunId, TaskId, TenantId, UnitId, UserId},
+    effect::{self, Class, Content, Effect, Key, Question, Response},
+    id::{ClientId, ExecutorId, Fence, ModelId, ReservationId, RunId, TaskId, TenantId, ToolId, UnitId, UserId},
     lease::{self, Authority, Lock},
     ledger::{Committed, Ledger},
     money::{MicroUsd, Price, Usage},
@@ -112,6 +113,61 @@ pub fn end_attempt(unit: u32, attempt: u32, state: AttemptState) -> Command {
     Command::Run(run::Command::EndAttempt { run: RUN, unit: UnitId(unit), attempt, state })
 }
 
+/// One tool of each class.
+pub const IDEMPOTENT: ToolId = ToolId(1);
+pub const QUERYABLE: ToolId = ToolId(2);
+pub const UNSAFE: ToolId = ToolId(3);
+
+/// Registers one tool of each class, as its number says.
+pub fn tools() -> Vec<Command> {
+    let all = [IDEMPOTENT, QUERYABLE, UNSAFE].into_iter().zip(Class::ALL);
+    all.map(|(tool, class)| register(tool, Some(class))).collect()
+}
+
+pub fn register(tool: ToolId, class: Option<Class>) -> Command {
+    Command::Effect(effect::Command::Register { tenant: TENANT, tool, class })
+}
+
+pub fn content(question: u8) -> Content {
+    let prompt = [question];
+    Content::of(&Question { step: b"line", input: b"", prompt: &prompt, model: MODEL, parameters: b"" })
+}
+
+pub fn key(question: u8) -> Key {
+    Key::derived(TENANT, IDEMPOTENT, content(question))
+}
+
+/// The first attempt of a unit, asking a tool a question under the key it should have.
+pub fn begin(unit: u32, attempt: u32, tool: ToolId, question: u8) -> Command {
+    begin_in(RUN, unit, attempt, tool, question, 10)
+}
+
+pub fn begin_in(run: RunId, unit: u32, attempt: u32, tool: ToolId, question: u8, worst: u64) -> Command {
+    let content = content(question);
+    let key = (tool == IDEMPOTENT).then(|| Key::derived(TENANT, tool, content));
+    let (unit, worst, effect) = (UnitId(unit), MicroUsd(worst), Effect { tool, content, key });
+    Command::Effect(effect::Command::Begin { run, unit, attempt, effect, model: MODEL, worst })
+}
+
+pub fn dispatch(intent: ReservationId) -> Command {
+    Command::Effect(effect::Command::Dispatch { intent })
+}
+
+pub fn commit(intent: ReservationId, bytes: &[u8]) -> Command {
+    Command::Effect(effect::Command::Commit { intent, response: Response(bytes.into()) })
+}
+
+pub fn begun(outcomes: &[Outcome]) -> ReservationId {
+    match outcomes {
+        [Outcome::Effect(effect::Outcome::Begun(intent)), ..] => *intent,
+        other => panic!("not begun: {other:?}"),
+    }
+}
+
+pub fn queue(unit: u32, attempt: u32) -> Command {
+    Command::Run(run::Command::Queue { run: RUN, unit: UnitId(unit), attempt })
+}
+
 pub fn end(outcome: Ending) -> Command {
     Command::Run(run::Command::End { run: RUN, outcome })
 }
@@ -142,6 +198,13 @@ impl House {
         let [reply] = house.batch(vec![Request::genesis(genesis)]).replies.try_into().unwrap();
         assert!(matches!(&reply, Reply::Decided(decision) if decision.outcome.is_ok()), "{reply:?}");
         house
+    }
+
+    /// Caps far away, a thousand slots, and one tool of each class.
+    pub fn with_tools(planted: Planted) -> House {
+        let mut commands = genesis(1_000_000, 1_000_000, 1_000_000, 1_000_000, 1000);
+        commands.extend(tools());
+        House::with(commands, planted)
     }
 
     /// A run with its lock held by executor 5.

@@ -9,7 +9,7 @@
 use super::{
     Casting,
     asking::{Hold, Lines, Lost, granted, nanos},
-    lane::{Job, News, Round, Stint},
+    lane::{Job, News, Open, Round, Stint},
     meter::Meter,
 };
 use crate::{
@@ -18,9 +18,10 @@ use crate::{
 };
 use kernel::{
     admit,
-    id::{Fence, ReservationId, RunId, TaskId, UnitId},
+    effect::Phase,
+    id::{Fence, RunId, TaskId, UnitId},
     lease::{self, Authority, Lock},
-    request::{Answer, Command, Outcome, Query, Refusal, RunStanding},
+    request::{Answer, Command, Query, Refusal, RunStanding},
     run::{self, AttemptState, Ending, Purpose},
 };
 use sim::{NodeId, Task, Time, World};
@@ -99,8 +100,8 @@ struct Memory {
 /// Where a run's units stand, as far as they have begun.
 type Known = BTreeMap<UnitId, At>;
 
-/// A unit's latest attempt, where that stands, and its reservation.
-type At = (u32, AttemptState, ReservationId);
+/// A unit's latest attempt, where that stands, and what there is of it while it is running.
+type At = (u32, AttemptState, Option<Open>);
 
 /// What comes next in a run.
 enum Next {
@@ -335,7 +336,9 @@ impl Agent {
                     memory.calls += round.settled();
                     memory.given_up.extend(round.given_up());
                     if round.went_by_the_book() {
-                        units.extend(round.succeeded().map(|(unit, at)| (unit, (at.0, AttemptState::Succeeded, at.1))));
+                        units.extend(
+                            round.succeeded().map(|(unit, attempt)| (unit, (attempt, AttemptState::Succeeded, None))),
+                        );
                         memory.odd_rounds = 0;
                     } else {
                         known = None;
@@ -423,7 +426,11 @@ impl Agent {
 }
 
 fn known_of(units: &[kernel::request::UnitStanding]) -> Known {
-    units.iter().map(|at| (at.unit, (at.attempt, at.state, at.reservation))).collect()
+    let open = |at: &kernel::request::UnitStanding| {
+        let phase = at.intent.map_or(Phase::Dispatched, |intent| intent.phase);
+        at.reservation.filter(|_| at.open).map(|key| Open { key, phase })
+    };
+    units.iter().map(|at| (at.unit, (at.attempt, at.state, open(at)))).collect()
 }
 
 /// What comes next, by where the units stand: first whatever is still running anywhere and, if nothing failed for good, the
@@ -464,21 +471,15 @@ fn has_failed(unit: &Unit, at: Option<&At>, given_up: &BTreeSet<UnitId>) -> bool
 
 /// What is left to do for a unit; `None` when it has succeeded or will not be tried again.
 fn job(unit: &Unit, at: Option<&At>, given_up: &BTreeSet<UnitId>) -> Option<Job> {
+    let job = |attempt, open, is_queued| Job { unit: *unit, attempt, open, is_queued };
     match at {
-        Some((attempt, AttemptState::Running, key)) => Some(Job { unit: *unit, attempt: *attempt, open: Some(*key) }),
+        Some((attempt, AttemptState::Running, open)) => Some(job(*attempt, *open, false)),
         _ if given_up.contains(&unit.unit) => None,
-        None => Some(Job { unit: *unit, attempt: 1, open: None }),
-        Some((attempt, AttemptState::Failed | AttemptState::Cancelled, _)) => {
-            (*attempt < MOST_ATTEMPTS).then(|| Job { unit: *unit, attempt: attempt + 1, open: None })
+        None => Some(job(1, None, false)),
+        Some((attempt, AttemptState::Pending, _)) => Some(job(*attempt, None, true)),
+        Some((attempt, AttemptState::Failed | AttemptState::Cancelled | AttemptState::TimedOut, _)) => {
+            (*attempt < MOST_ATTEMPTS).then(|| job(attempt + 1, None, false))
         }
         Some((_, AttemptState::Succeeded | AttemptState::Indeterminate, _)) => None,
-    }
-}
-
-/// The outcome of a reservation, if a request's first command was one.
-pub(super) fn reserved(outcomes: &[Outcome]) -> Option<ReservationId> {
-    match outcomes.first() {
-        Some(Outcome::Reserve(kernel::reserve::Outcome::Reserved(key))) => Some(*key),
-        _ => None,
     }
 }

@@ -3,15 +3,14 @@
 use super::{
     LEDGER, PROVIDER, Stage, TENANT,
     manners::{Abandoned, Manners},
-    wire::{FromProvider, ToProvider, decode, encode},
+    wire::{CallAnswer, FromProvider, ToProvider, decode, encode},
 };
-use crate::fact::{Answered, Fact};
+use crate::fact::Fact;
 use faults::Kind;
 use kernel::{
     client::{Asking, Client, ClientError},
     id::{ClientId, ExecutorId, Fence, ReservationId},
     lease::{self, Authority, Lock},
-    money::Usage,
     request::{Answer, Command, FromLedger, Outcome, Query, Refusal, Reply},
 };
 use sim::{Datagram, NodeId, Time, World};
@@ -48,8 +47,12 @@ pub(super) struct Lines {
     calls: RefCell<BTreeMap<ReservationId, Waiter>>,
     /// The last answer under each key that its waiter has not taken up.
     heard: RefCell<BTreeMap<ReservationId, FromProvider>>,
+    /// Answers to calls that cannot be made again, for as long as the process lasts.
+    known: RefCell<BTreeMap<ReservationId, CallAnswer>>,
     /// Waiters so far, which tells one from the next under the same key.
     waiters: Cell<u64>,
+    /// Calls transmitted so far, which tells one transmission from the next.
+    sent: Cell<u64>,
 }
 
 /// Someone who waits for the provider's answer.
@@ -78,7 +81,9 @@ impl Lines {
             asked: Cell::new(0),
             calls: RefCell::default(),
             heard: RefCell::default(),
+            known: RefCell::default(),
             waiters: Cell::new(0),
+            sent: Cell::new(0),
         });
         let receiving = lines.clone();
         lines.world.spawn(async move {
@@ -210,12 +215,23 @@ impl Lines {
         self.heard.borrow_mut().remove(&key)
     }
 
+    /// Remembers the answer to a call that cannot be made again.
+    pub(super) fn remember(&self, key: ReservationId, answer: CallAnswer) {
+        self.known.borrow_mut().insert(key, answer);
+    }
+
+    /// The answer to a call, if it is remembered or was taken up by nobody.
+    pub(super) fn known(&self, key: ReservationId) -> Option<CallAnswer> {
+        let known = self.known.borrow().get(&key).copied();
+        known.or_else(|| answered(self.heard_by_nobody(key)))
+    }
+
     /// Says `message` to the provider under `key` and waits for what it says to that, saying it again after each of `limits`
     /// but the last; `before` is run before each copy and may call it off. `None` when nothing came or it was called off.
     pub(super) async fn tell_provider(
         self: &Rc<Self>,
         key: ReservationId,
-        message: ToProvider,
+        mut message: ToProvider,
         limits: &[Duration],
         mut before: impl FnMut() -> bool,
     ) -> Option<FromProvider> {
@@ -224,6 +240,11 @@ impl Lines {
         for limit in limits {
             if !before() {
                 return None;
+            }
+            if let ToProvider::Call { transmission, .. } = &mut message {
+                let (node, incarnation) = (self.world.node().0, self.world.incarnation());
+                *transmission = u64::from(node) << 40 ^ u64::from(incarnation) << 24 ^ self.sent.get();
+                self.sent.set(self.sent.get() + 1);
             }
             self.world.send(PROVIDER, encode(&message));
             if let Ok(answer) = self.world.timeout(*limit, &mut answered).await {
@@ -251,10 +272,10 @@ impl Drop for Listed {
     }
 }
 
-/// How the provider answered a call, and the usage it stated; `None` if it did not.
-pub(super) fn answered(said: Option<FromProvider>) -> Option<(Answered, Usage)> {
+/// How the provider answered a call; `None` if it did not.
+pub(super) fn answered(said: Option<FromProvider>) -> Option<CallAnswer> {
     match said {
-        Some(FromProvider::Answer { answered, usage, .. }) => Some((answered, usage)),
+        Some(FromProvider::Answer { answer, .. }) => Some(answer),
         Some(FromProvider::Closed { .. }) | None => None,
     }
 }

@@ -1,12 +1,16 @@
-//! A lane works on a run's units one at a time: reserve, call, settle. A fault may drop it at any await.
+//! A lane works on a run's units one at a time: begin, dispatch, call, report. A fault may drop it at any await.
+//!
+//! Whatever a lane finds begun it goes on with as its intent's class allows: what never left leaves now; what may have left is
+//! sent again if it is idempotent, looked for if it is queryable, and left to the owner if it is unsafe.
 
 use super::{
     TENANT,
-    agent::{Agent, MOST_ATTEMPTS, reserved},
+    agent::{Agent, MOST_ATTEMPTS},
     asking::{Hold, Lost, answered},
     meter::Meter,
     provider::latency,
-    wire::ToProvider,
+    tool,
+    wire::{CallAnswer, ToProvider, body_of},
 };
 use crate::{
     fact::{Answered, Fact},
@@ -14,11 +18,12 @@ use crate::{
 };
 use kernel::{
     admit,
-    id::{ReservationId, UnitId},
-    money::{MicroUsd, Usage},
+    effect::{self, Class, Effect, Key, Phase},
+    id::{ModelId, ReservationId, UnitId},
+    money::MicroUsd,
     planted,
     planted::Bug,
-    request::{Command, Refusal},
+    request::{Command, Outcome, Refusal},
     reserve,
     run::{self, AttemptState},
 };
@@ -40,6 +45,8 @@ const GRACE: Duration = Duration::from_secs(1);
 const SLOT_TERMS: u32 = 2;
 /// How long a report goes unanswered before the lane makes it anew; each time twice as long.
 const ANEW: Duration = Duration::from_secs(5);
+/// How often a lane asks whether a call landed.
+const LOOKS: usize = 3;
 /// The first pause after the provider turned a call away, at its usual speed; it doubles, and is spread over as much again.
 const BACKOFF_NS: u64 = 1_000_000_000;
 
@@ -72,8 +79,17 @@ pub(super) enum News {
 pub(super) struct Job {
     pub(super) unit: Unit,
     pub(super) attempt: u32,
-    /// The attempt's reservation, if it is running already.
-    pub(super) open: Option<ReservationId>,
+    /// What there is of the attempt, if it is running already.
+    pub(super) open: Option<Open>,
+    /// Whether the attempt is queued.
+    pub(super) is_queued: bool,
+}
+
+/// A running attempt: its reservation, and how far its intent is.
+#[derive(Clone, Copy)]
+pub(super) struct Open {
+    pub(super) key: ReservationId,
+    pub(super) phase: Phase,
 }
 
 /// Jobs done side by side, and what became of them.
@@ -82,7 +98,7 @@ pub(super) struct Round {
     queue: RefCell<VecDeque<Job>>,
     /// Jobs taken off the queue because the run cannot be completed any more.
     dropped: Cell<usize>,
-    succeeded: RefCell<Vec<(UnitId, (u32, ReservationId))>>,
+    succeeded: RefCell<Vec<(UnitId, u32)>>,
     given_up: RefCell<Vec<UnitId>>,
 }
 
@@ -111,8 +127,8 @@ impl Round {
         self.succeeded.borrow().len() as u32
     }
 
-    /// Units that succeeded, with their attempts and reservations.
-    pub(super) fn succeeded(&self) -> impl Iterator<Item = (UnitId, (u32, ReservationId))> {
+    /// Units that succeeded, with their attempts.
+    pub(super) fn succeeded(&self) -> impl Iterator<Item = (UnitId, u32)> {
         self.succeeded.borrow().clone().into_iter()
     }
 
@@ -127,9 +143,25 @@ impl Round {
     }
 }
 
+/// How an attempt began.
+enum Begun {
+    /// Its intent is pending, or was found further.
+    Running(Open),
+    /// It was given an answer that was paid for before.
+    Recalled,
+}
+
+/// What came of a dispatch.
+enum Dispatched {
+    /// The call may leave.
+    Leaves,
+    /// Another has asked or asks the question; the attempt is cancelled, and the next one may begin.
+    Superseded,
+}
+
 /// How a job ended.
 enum Ended {
-    Succeeded(u32, ReservationId),
+    Succeeded(u32),
     GivenUp,
     /// A halt is on: it was not begun, and will not be.
     Halted,
@@ -157,9 +189,7 @@ impl Agent {
             loop {
                 let Some(job) = round.queue.borrow_mut().pop_front() else { break };
                 match agent.work_on(&stint, job).await {
-                    Ended::Succeeded(attempt, key) => {
-                        round.succeeded.borrow_mut().push((job.unit.unit, (attempt, key)));
-                    }
+                    Ended::Succeeded(attempt) => round.succeeded.borrow_mut().push((job.unit.unit, attempt)),
                     Ended::GivenUp => {
                         round.given_up.borrow_mut().push(job.unit.unit);
                         let _gone = stint.news.send(News::GivenUp);
@@ -179,66 +209,87 @@ impl Agent {
     }
 
     async fn work_on(&self, stint: &Stint, job: Job) -> Ended {
-        let Job { unit, mut attempt, mut open } = job;
+        let Job { unit, mut attempt, mut open, mut is_queued } = job;
         let early = Time(unit.due_ns).since(self.world.now());
         if !early.is_zero() {
             self.world.sleep(early).await;
         }
         loop {
-            let key = match open.take() {
-                Some(key) => key,
-                None => match self.reserve(stint, &unit, attempt).await {
-                    Ok(key) => key,
+            let begun = match open.take() {
+                Some(open) => Begun::Running(open),
+                None => match self.begin(stint, &unit, attempt, std::mem::take(&mut is_queued)).await {
+                    Ok(begun) => begun,
                     Err(ended) => return ended,
                 },
             };
-            let Ok(answer) = self.call(stint, &unit, attempt, key).await else { return Ended::Lost };
-            match answer {
-                Some((Answered::Ok, usage)) => {
-                    return self
-                        .report(stint, &unit, succeeded(stint, &unit, attempt, key, usage))
-                        .await
-                        .err()
-                        .unwrap_or(Ended::Succeeded(attempt, key));
-                }
-                Some((answered @ (Answered::TooManyRequests | Answered::ServerError | Answered::NoCredit), _)) => {
-                    if let Err(ended) = self.report(stint, &unit, self.turned_away(stint, &unit, attempt, key)).await {
-                        return ended;
+            let Open { key, phase } = match begun {
+                Begun::Running(open) => open,
+                Begun::Recalled => return Ended::Succeeded(attempt),
+            };
+            let told = match phase {
+                Phase::Pending => match self.dispatch(stint, &unit, attempt, key).await {
+                    Ok(Dispatched::Leaves) => self.call(stint, &unit, attempt, key).await,
+                    Ok(Dispatched::Superseded) => {
+                        attempt += 1;
+                        continue;
                     }
-                    if attempt == MOST_ATTEMPTS || answered == Answered::NoCredit {
-                        return Ended::GivenUp;
-                    }
-                    self.back_off(attempt).await;
-                    attempt += 1;
-                }
-                None => {
-                    self.casting.stage.leave_to_owner();
-                    let end = end_attempt(stint, &unit, attempt, AttemptState::Indeterminate);
-                    return self.report(stint, &unit, vec![end]).await.err().unwrap_or(Ended::GivenUp);
-                }
+                    Err(ended) => return ended,
+                },
+                Phase::Dispatched | Phase::Committed => self.recover(stint, &unit, attempt, key).await,
+            };
+            let Ok(answer) = told else { return Ended::Lost };
+            let Some(answer) = answer else {
+                self.casting.stage.leave_to_owner();
+                let end = end_attempt(stint, &unit, attempt, AttemptState::Indeterminate);
+                return self.report(stint, &unit, vec![end]).await.err().unwrap_or(Ended::GivenUp);
+            };
+            if answer.answered == Answered::Ok {
+                let succeeded = succeeded(stint, &unit, attempt, key, answer);
+                return self.report(stint, &unit, succeeded).await.err().unwrap_or(Ended::Succeeded(attempt));
             }
+            let goes_on = attempt < MOST_ATTEMPTS && answer.answered != Answered::NoCredit;
+            let mut commands = self.turned_away(stint, &unit, attempt, key, answer);
+            is_queued = goes_on && commands.len() > 1;
+            commands.extend(is_queued.then(|| queue(stint, &unit, attempt + 1)));
+            if let Err(ended) = self.report(stint, &unit, commands).await {
+                return ended;
+            }
+            if !goes_on {
+                return Ended::GivenUp;
+            }
+            self.back_off(attempt).await;
+            attempt += 1;
         }
     }
 
-    /// Sets the unit's worst case aside. Refused for slots alone it waits its turn; when its term ends the run is read again.
-    async fn reserve(&self, stint: &Stint, unit: &Unit, attempt: u32) -> Result<ReservationId, Ended> {
+    /// Begins an attempt, unless its question was answered before. Refused for slots alone, or because another asks the same, it
+    /// waits its turn; when its term ends the run is read again, and an attempt that was queued is timed out.
+    async fn begin(&self, stint: &Stint, unit: &Unit, attempt: u32, is_queued: bool) -> Result<Begun, Ended> {
         use reserve::Refusal::{NoCap, NoPrice, NoSlot, Nothing, OverCap, TooMuch, WaiterExpired};
         let price = self.casting.scenario.provider.price;
         let worst = price.cost(unit.most).unwrap_or(MicroUsd::MAX).max(MicroUsd(1));
         let wait = self.casting.scenario.ledger.lease * SLOT_TERMS;
-        let (run, unit, model) = (stint.item.run, unit.unit, price.model);
+        let (run, model, effect) = (stint.item.run, price.model, effect_of(stint, unit, price.model));
         let _asking = stint.meter.ask();
         loop {
-            let reserve = Command::Reserve(reserve::Command::Reserve { run, unit, attempt, model, worst });
-            let refusal = match stint.hold.ask(wait, None, vec![reserve]).await {
+            let begin = effect::Command::Begin { run, unit: unit.unit, attempt, effect, model, worst };
+            let refusal = match stint.hold.ask(wait, None, vec![Command::Effect(begin)]).await {
                 Err(Lost) => return Err(Ended::Lost),
                 Ok(None) => continue,
-                Ok(Some(Ok(outcomes))) => return reserved(&outcomes).ok_or(Ended::Puzzled),
+                Ok(Some(Ok(outcomes))) => return self.begun(stint, unit, &outcomes).ok_or(Ended::Puzzled),
                 Ok(Some(Err(refusal))) => refusal,
             };
             match refusal {
-                // The slots may be taken by what lanes of this very run left open, which is seen to once the run is read again.
-                Refusal::Reserve(NoSlot { .. } | WaiterExpired { .. }) => return Err(Ended::Puzzled),
+                // The slots may be taken, or the question asked, by what lanes of this very run left open, which is seen to once
+                // the run is read again.
+                Refusal::Reserve(NoSlot { .. } | WaiterExpired { .. })
+                | Refusal::Effect(effect::Refusal::InFlight { .. }) => {
+                    if is_queued {
+                        let late = end_attempt(stint, unit, attempt, AttemptState::TimedOut);
+                        self.report(stint, unit, vec![late]).await?;
+                    }
+                    return Err(Ended::Puzzled);
+                }
                 Refusal::Admit(admit::Refusal::Halted { .. }) => return Err(Ended::Halted),
                 Refusal::Admit(_) => return Err(Ended::GivenUp),
                 Refusal::Reserve(OverCap { .. } | NoCap { .. } | NoPrice { .. } | Nothing | TooMuch) => {
@@ -249,15 +300,87 @@ impl Agent {
         }
     }
 
-    /// Sends the call, again under the same key while no answer comes; `None` if none came at all.
+    /// What came of a request that began an attempt. An answer that was remembered is looked into, as any is once it is durable.
+    fn begun(&self, stint: &Stint, unit: &Unit, outcomes: &[Outcome]) -> Option<Begun> {
+        match outcomes {
+            [Outcome::Effect(effect::Outcome::Begun(key))] => {
+                Some(Begun::Running(Open { key: *key, phase: Phase::Pending }))
+            }
+            [Outcome::Effect(effect::Outcome::Recalled { source, response })] => {
+                let right = body_of(unit.content(stint.item.run, self.casting.scenario.provider.price.model));
+                if CallAnswer::read(response).is_none_or(|answer| answer.body != right) {
+                    let (run, unit, source) = (stint.item.run, unit.unit, *source);
+                    Fact::Misled { tenant: TENANT, run, unit, source }.note(&self.world);
+                }
+                Some(Begun::Recalled)
+            }
+            _ => None,
+        }
+    }
+
+    /// States that the call is about to leave. Halted, or answered or led by another meanwhile, the attempt is cancelled: nothing
+    /// of it has left.
+    async fn dispatch(
+        &self,
+        stint: &Stint,
+        unit: &Unit,
+        attempt: u32,
+        key: ReservationId,
+    ) -> Result<Dispatched, Ended> {
+        let dispatch = Command::Effect(effect::Command::Dispatch { intent: key });
+        let said = {
+            let _asking = stint.meter.ask();
+            stint.hold.ask(Duration::ZERO, None, vec![dispatch]).await
+        };
+        let (after, outcome) = match said {
+            Err(Lost) => return Err(Ended::Lost),
+            // A lane that was cancelled over its answer had asked for it, and nothing left then.
+            Ok(
+                Some(Ok(_)) | Some(Err(Refusal::Effect(effect::Refusal::WrongPhase { phase: Phase::Dispatched, .. }))),
+            ) => {
+                return Ok(Dispatched::Leaves);
+            }
+            Ok(Some(Err(Refusal::Admit(admit::Refusal::Halted { .. })))) => (Some(Ended::Halted), None),
+            Ok(Some(Err(Refusal::Effect(
+                effect::Refusal::InFlight { .. } | effect::Refusal::AnsweredMeanwhile { .. },
+            )))) => (None, Some(Dispatched::Superseded)),
+            Ok(Some(Err(_)) | None) => return Err(Ended::Puzzled),
+        };
+        let release = Command::Reserve(reserve::Command::Release { reservation: key });
+        let cancelled = end_attempt(stint, unit, attempt, AttemptState::Cancelled);
+        self.report(stint, unit, vec![release, cancelled]).await?;
+        outcome.ok_or_else(|| after.unwrap_or(Ended::Puzzled))
+    }
+
+    /// What became of a call that may have left, as far as its class lets it be found out.
+    async fn recover(
+        &self,
+        stint: &Stint,
+        unit: &Unit,
+        attempt: u32,
+        key: ReservationId,
+    ) -> Result<Option<CallAnswer>, Lost> {
+        if let Some(known) = self.lines.known(key) {
+            Fact::CallEnded { key, answered: Some(known.answered) }.note(&self.world);
+            return Ok(Some(known));
+        }
+        match planted!(self.casting.planted, Bug::UnsafeRetried, unit.call.class, resendable(unit.call.class)) {
+            Class::Idempotent => self.call(stint, unit, attempt, key).await,
+            Class::Queryable => self.look(stint, unit, key).await,
+            Class::Unsafe => Ok(None),
+        }
+    }
+
+    /// Sends the call, again under the same key while no answer comes if it is idempotent, and else looks for it if it can be
+    /// looked for; `None` if nothing was learned.
     async fn call(
         &self,
         stint: &Stint,
         unit: &Unit,
         attempt: u32,
         key: ReservationId,
-    ) -> Result<Option<(Answered, Usage)>, Lost> {
-        let _on_the_wire = stint.meter.call();
+    ) -> Result<Option<CallAnswer>, Lost> {
+        let on_the_wire = stint.meter.call();
         let sent = Fact::CallSent {
             tenant: TENANT,
             run: stint.item.run,
@@ -276,23 +399,57 @@ impl Agent {
         };
         let most = latency(&self.casting, 1, unit.most) + GRACE;
         let limits: [Duration; COPIES as usize] = std::array::from_fn(|copy| most * (1 << copy.saturating_sub(1)));
-        let message = ToProvider::Call { key, model: self.casting.scenario.provider.price.model, usage: unit.usage };
-        stint.on_the_wire.borrow_mut().insert(unit.unit, Job { unit: *unit, attempt, open: Some(key) });
-        let answer = answered(self.lines.tell_provider(key, message, &limits, may_be_sent).await);
+        let copies = if unit.call.class == Class::Idempotent { &limits[..] } else { &limits[2..3] };
+        let model = self.casting.scenario.provider.price.model;
+        let Effect { content, key: idempotency, .. } = effect_of(stint, unit, model);
+        let usage = unit.usage;
+        let message = ToProvider::Call { key, transmission: 0, idempotency, model, content, usage };
+        let open = Some(Open { key, phase: Phase::Dispatched });
+        stint.on_the_wire.borrow_mut().insert(unit.unit, Job { unit: *unit, attempt, open, is_queued: false });
+        let answer = answered(self.lines.tell_provider(key, message, copies, may_be_sent).await);
         if answer.is_none() && !stint.hold.is_current() {
             return Err(Lost);
         }
         stint.on_the_wire.borrow_mut().remove(&unit.unit);
-        Fact::CallEnded { key, answered: answer.map(|(answered, _)| answered) }.note(&self.world);
+        Fact::CallEnded { key, answered: answer.map(|answer| answer.answered) }.note(&self.world);
+        drop(on_the_wire);
+        if let Some(answer) = answer.filter(|_| unit.call.class != Class::Idempotent) {
+            self.lines.remember(key, answer);
+        }
+        match unit.call.class {
+            Class::Queryable if answer.is_none() => self.look(stint, unit, key).await,
+            _ => Ok(answer),
+        }
+    }
+
+    /// Asks the provider whether the call landed; `None` if it does not say.
+    async fn look(&self, stint: &Stint, unit: &Unit, key: ReservationId) -> Result<Option<CallAnswer>, Lost> {
+        let _on_the_wire = stint.meter.call();
+        let limits = [latency(&self.casting, 1, unit.most) + GRACE; LOOKS];
+        let current = || stint.hold.is_current();
+        let answer = answered(self.lines.tell_provider(key, ToProvider::Look { key }, &limits, current).await);
+        if answer.is_none() && !stint.hold.is_current() {
+            return Err(Lost);
+        }
         Ok(answer)
     }
 
     /// What is recorded of a call that is known not to have been charged.
-    pub(super) fn turned_away(&self, stint: &Stint, unit: &Unit, attempt: u32, key: ReservationId) -> Vec<Command> {
+    pub(super) fn turned_away(
+        &self,
+        stint: &Stint,
+        unit: &Unit,
+        attempt: u32,
+        key: ReservationId,
+        answer: CallAnswer,
+    ) -> Vec<Command> {
+        let commit = Command::Effect(effect::Command::Commit { intent: key, response: answer.raw() });
         let release = Command::Reserve(reserve::Command::Release { reservation: key });
-        let failed = end_attempt(stint, unit, attempt, AttemptState::Failed);
+        let never = answer.answered == Answered::NeverLanded;
+        let state = if never { AttemptState::TimedOut } else { AttemptState::Failed };
+        let over = end_attempt(stint, unit, attempt, state);
         let leaked = end_attempt(stint, unit, attempt, AttemptState::Indeterminate);
-        planted!(self.casting.planted, Bug::ForgetRelease, vec![release, failed], vec![leaked])
+        planted!(self.casting.planted, Bug::ForgetRelease, vec![commit, release, over], vec![leaked])
     }
 
     /// Reports how an attempt ended; long unanswered it reports anew, under another number. Should both be decided, the second
@@ -332,10 +489,33 @@ impl Agent {
     }
 }
 
-/// What is recorded of a call that was answered.
-pub(super) fn succeeded(stint: &Stint, unit: &Unit, attempt: u32, key: ReservationId, usage: Usage) -> Vec<Command> {
-    let settle = Command::Reserve(reserve::Command::Settle { reservation: key, usage });
-    vec![settle, end_attempt(stint, unit, attempt, AttemptState::Succeeded)]
+/// What is recorded of a call that was answered: the raw bytes first.
+pub(super) fn succeeded(
+    stint: &Stint,
+    unit: &Unit,
+    attempt: u32,
+    key: ReservationId,
+    answer: CallAnswer,
+) -> Vec<Command> {
+    let commit = Command::Effect(effect::Command::Commit { intent: key, response: answer.raw() });
+    let settle = Command::Reserve(reserve::Command::Settle { reservation: key, usage: answer.usage });
+    vec![commit, settle, end_attempt(stint, unit, attempt, AttemptState::Succeeded)]
+}
+
+/// The call that a unit makes, under the key that its tool's class asks for.
+fn effect_of(stint: &Stint, unit: &Unit, model: ModelId) -> Effect {
+    let (tool, content) = (tool(unit.call.class), unit.content(stint.item.run, model));
+    let key = (unit.call.class == Class::Idempotent).then(|| Key::derived(TENANT, tool, content));
+    Effect { tool, content, key }
+}
+
+/// The class that [`Bug::UnsafeRetried`] takes an unsafe one for.
+fn resendable(class: Class) -> Class {
+    if class == Class::Unsafe { Class::Idempotent } else { class }
+}
+
+fn queue(stint: &Stint, unit: &Unit, attempt: u32) -> Command {
+    Command::Run(run::Command::Queue { run: stint.item.run, unit: unit.unit, attempt })
 }
 
 fn end_attempt(stint: &Stint, unit: &Unit, attempt: u32, state: AttemptState) -> Command {

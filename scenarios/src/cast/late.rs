@@ -7,8 +7,9 @@
 use super::{
     agent::Agent,
     asking::{Lines, answered},
-    lane::{Job, Stint, succeeded},
+    lane::{Job, Open, Stint, succeeded},
     provider::latency,
+    wire::CallAnswer,
 };
 use crate::fact::Answered;
 use kernel::{lease::Authority, request::Command, reserve};
@@ -28,7 +29,7 @@ impl Agent {
             self.world.spawn(async move { report(&lines, authority, lease, commands).await });
         }
         for job in std::mem::take(&mut *stint.on_the_wire.borrow_mut()).into_values() {
-            let Some(key) = job.open else { continue };
+            let Some(Open { key, .. }) = job.open else { continue };
             let before = self.lines.heard_by_nobody(key);
             let (listed, heard) = self.lines.listen(key);
             let (agent, stint) = (self.clone(), stint.clone());
@@ -47,20 +48,13 @@ impl Agent {
     }
 
     /// What there is to report of a call that was answered.
-    fn to_report(
-        &self,
-        stint: &Stint,
-        job: &Job,
-        answer: Option<(Answered, kernel::money::Usage)>,
-    ) -> Option<Vec<Command>> {
-        let Job { unit, attempt, open } = job;
-        let key = (*open)?;
-        match answer? {
-            (Answered::Ok, usage) => Some(succeeded(stint, unit, *attempt, key, usage)),
-            (Answered::TooManyRequests | Answered::ServerError | Answered::NoCredit, _) => {
-                Some(self.turned_away(stint, unit, *attempt, key))
-            }
-        }
+    fn to_report(&self, stint: &Stint, job: &Job, answer: Option<CallAnswer>) -> Option<Vec<Command>> {
+        let Job { unit, attempt, open, .. } = job;
+        let (Open { key, .. }, answer) = ((*open)?, answer?);
+        Some(match answer.answered {
+            Answered::Ok => succeeded(stint, unit, *attempt, key, answer),
+            _ => self.turned_away(stint, unit, *attempt, key, answer),
+        })
     }
 }
 

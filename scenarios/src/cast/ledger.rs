@@ -1,8 +1,9 @@
 //! The ledger's process: the real server over the scenario's store.
 
-use super::{Casting, TENANT};
+use super::{Casting, TENANT, tool};
 use kernel::{
     admit,
+    effect::{self, Class},
     id::TenantId,
     money::MicroUsd,
     request::Command,
@@ -28,7 +29,7 @@ pub(super) async fn run(world: World, casting: Rc<Casting>) {
     let _announced = serve(world, move || open(disk), settings, casting.planted.clone()).await;
 }
 
-/// The caps, slots, price and quota in force from the first moment.
+/// The caps, slots, price, tools and quota in force from the first moment.
 fn genesis(casting: &Casting) -> Vec<Command> {
     let caps = casting.caps();
     let ledger_day = MicroUsd(caps.ledger_day_per_user.0.saturating_mul(u64::from(casting.users())));
@@ -41,6 +42,10 @@ fn genesis(casting: &Casting) -> Vec<Command> {
         Command::Reserve(reserve::Command::SetSlots { tenant: TENANT, slots: caps.slots }),
         Command::Reserve(reserve::Command::SetPrice(casting.scenario.provider.price)),
     ];
+    commands.extend(Class::ALL.map(|class| {
+        let class_of_tool = Some(class);
+        Command::Effect(effect::Command::Register { tenant: TENANT, tool: tool(class), class: class_of_tool })
+    }));
     let quota = |quota| Command::Admit(admit::Command::SetQuota { tenant: TENANT, user: None, quota: Some(quota) });
     commands.extend(casting.quota().map(quota));
     commands

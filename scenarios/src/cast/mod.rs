@@ -21,7 +21,8 @@ use crate::{
 use faults::{Fault, Plan, Target};
 use kernel::{
     admit::Quota,
-    id::TenantId,
+    effect::Class,
+    id::{TenantId, ToolId},
     money::MicroUsd,
     planted::Planted,
     reserve::Level,
@@ -144,6 +145,15 @@ impl Casting {
 
 /// The tenant whose fleet it is.
 pub const TENANT: TenantId = TenantId(1);
+
+/// The tool of each class that agents call: a provider's endpoint.
+pub const fn tool(class: Class) -> ToolId {
+    ToolId(match class {
+        Class::Idempotent => 1,
+        Class::Queryable => 2,
+        Class::Unsafe => 3,
+    })
+}
 
 /// Where each process of a cast is found: `ledger` 0, `provider` 1, `owner` 2, `agent-i` 3 + i.
 pub const LEDGER: NodeId = NodeId(0);

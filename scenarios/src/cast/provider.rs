@@ -1,39 +1,65 @@
 //! The provider: it answers paid calls, keeps its own invoice, and honours idempotency keys.
 //!
-//! The first copy of a call to arrive under a key decides the key for good. If it is accepted it is charged at once and
+//! The first copy of an idempotent request to arrive decides the request for good. If it is accepted it is charged at once and
 //! answered after a latency that follows from its tokens; every later copy is free and gets the same answer, joining the
 //! first while that is still being worked on. If it is turned away, so is every later copy: otherwise one that the network
-//! held back could be charged after its caller had released the money.
+//! held back could be charged after its caller had released the money. Of all requests under one idempotency key at most one is
+//! accepted; the others are given its answer, at no charge.
+//!
+//! A request without a key is accepted, and charged, as often as it is transmitted; only a copy that the network made is known
+//! for what it is. A caller may ask whether its request landed, which closes it if it had not.
 //!
 //! The invoice is the provider's own database: it outlives the process.
 
 use super::{
     Casting, ProviderWeather,
-    wire::{FromProvider, ToProvider, decode, encode},
+    wire::{Body, CallAnswer, FromProvider, ToProvider, body_of, decode, encode},
 };
 use crate::fact::{Answered, Fact};
 use faults::Kind;
-use kernel::{id::ReservationId, money::MicroUsd, money::Usage};
+use kernel::{
+    effect::Key,
+    id::ReservationId,
+    money::{MicroUsd, Usage},
+};
 use sim::{Datagram, NodeId, World};
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    time::Duration,
+};
 
-/// Everything the provider knows of each key.
+/// Everything the provider knows of each request.
 #[derive(Debug, Default)]
 pub(super) struct Invoice {
-    keys: RefCell<BTreeMap<ReservationId, Line>>,
+    lines: RefCell<BTreeMap<ReservationId, Line>>,
+    /// The request that was accepted under each idempotency key.
+    accepted: RefCell<BTreeMap<Key, ReservationId>>,
+    /// Transmissions of requests without a key.
+    transmissions: RefCell<BTreeSet<(ReservationId, u64)>>,
 }
 
-/// What the provider knows of one key.
+/// What the provider knows of one request.
 #[derive(Debug)]
 struct Line {
     /// What every copy of the call is answered. It is charged if that is `Ok`, from its acceptance on.
-    answered: Answered,
-    /// What it used; nothing unless it is charged.
-    usage: Usage,
+    answer: CallAnswer,
     /// Who waits for the answer, while it is being worked on.
     waiting: Option<Vec<NodeId>>,
     /// Copies of the call that arrived.
     arrivals: u16,
+}
+
+/// A call that arrived.
+#[derive(Clone, Copy, Debug)]
+struct Arrived {
+    from: NodeId,
+    key: ReservationId,
+    transmission: u64,
+    idempotency: Option<Key>,
+    usage: Usage,
+    body: Body,
 }
 
 /// What the weather does to one copy of a call.
@@ -48,13 +74,17 @@ struct Luck {
 /// Receives calls and invoice queries until the node dies.
 pub(super) async fn run(world: World, casting: Rc<Casting>, invoice: Rc<Invoice>) {
     // What an earlier incarnation was working on has no one working on it; its answer is in the database.
-    invoice.keys.borrow_mut().values_mut().for_each(|line| line.waiting = None);
+    invoice.lines.borrow_mut().values_mut().for_each(|line| line.waiting = None);
     let provider = Rc::new(Provider { world: world.clone(), casting, invoice });
     loop {
         let Datagram { from, frame, .. } = world.recv().await;
         match decode(&frame) {
-            Some(ToProvider::Call { key, usage, .. }) => provider.call(from, key, usage),
+            Some(ToProvider::Call { key, transmission, idempotency, content, usage, .. }) => {
+                let body = body_of(content);
+                provider.call(&Arrived { from, key, transmission, idempotency, usage, body });
+            }
             Some(ToProvider::Close { key }) => provider.close(from, key),
+            Some(ToProvider::Look { key }) => provider.look(from, key),
             None => {}
         }
     }
@@ -67,56 +97,84 @@ struct Provider {
 }
 
 impl Provider {
-    fn call(self: &Rc<Self>, from: NodeId, key: ReservationId, usage: Usage) {
-        let mut keys = self.invoice.keys.borrow_mut();
-        let arrivals = keys.get(&key).map_or(0, |line| line.arrivals);
+    fn call(self: &Rc<Self>, call: &Arrived) {
+        let &Arrived { from, key, idempotency, .. } = call;
+        if idempotency.is_none() && !self.invoice.transmissions.borrow_mut().insert((key, call.transmission)) {
+            return; // the network's copy of what arrived
+        }
+        let arrivals = self.invoice.lines.borrow().get(&key).map_or(0, |line| line.arrivals);
         let luck = self.luck(key, arrivals);
         if luck.hangs {
             self.casting.stage.felt(Kind::Hang);
             return;
         }
-        let is_first = !keys.contains_key(&key);
-        let line = keys.entry(key).or_insert_with(|| self.decide(key, usage, luck.turned_away));
-        line.arrivals = line.arrivals.saturating_add(1);
-        match line.answered {
-            Answered::Ok if is_first => {}
+        let before = self.invoice.lines.borrow().get(&key).map(|line| line.answer.answered);
+        // A request without a key is done again by each transmission, unless it was turned away or closed.
+        let again = idempotency.is_none() && before == Some(Answered::Ok);
+        if before.is_none() || again {
+            let line = self.decide(call, luck.turned_away);
+            self.invoice.lines.borrow_mut().insert(key, line);
+        }
+        let mut lines = self.invoice.lines.borrow_mut();
+        let line = lines.get_mut(&key).expect("a request that arrives has a line, made above if not before");
+        line.arrivals = arrivals.saturating_add(1);
+        match line.answer.answered {
+            Answered::Ok if before.is_none() || again => {}
             Answered::Ok => Fact::Repeated { key }.note(&self.world),
             answered => Fact::TurnedAway { key, answered }.note(&self.world),
         }
-        let is_charged = line.answered == Answered::Ok;
+        let is_charged = line.answer.answered == Answered::Ok;
         if is_charged && luck.reply_lost {
             self.casting.stage.felt(Kind::ReplyLost);
             return;
         }
+        self.give_or_join(&mut lines, from, key);
+    }
+
+    /// Answers who asks for a request, now or when the work on it is done.
+    fn give_or_join(&self, lines: &mut BTreeMap<ReservationId, Line>, to: NodeId, key: ReservationId) {
+        let Some(line) = lines.get_mut(&key) else { return };
         match &mut line.waiting {
-            None => self.answer(from, key, line.answered, line.usage),
-            Some(waiting) if !waiting.contains(&from) => waiting.push(from),
+            None => self.answer(to, key, line.answer),
+            Some(waiting) if !waiting.contains(&to) => waiting.push(to),
             Some(_) => {}
         }
     }
 
-    /// Decides a key for good. A 429 or 402 is said at once; a 500 only after the time the answer would have taken.
-    fn decide(self: &Rc<Self>, key: ReservationId, usage: Usage, turned_away: Option<Answered>) -> Line {
-        let stage = &self.casting.stage;
+    /// Decides a request for good. A 429 or 402 is said at once; a 500 only after the time the answer would have taken.
+    fn decide(self: &Rc<Self>, call: &Arrived, turned_away: Option<Answered>) -> Line {
+        let (stage, key) = (&self.casting.stage, call.key);
         let answered = turned_away.unwrap_or(Answered::Ok);
         match answered {
-            Answered::Ok => {}
+            Answered::Ok | Answered::NeverLanded => {}
             Answered::TooManyRequests => stage.felt(Kind::TooManyRequests),
             Answered::ServerError => stage.felt(Kind::ServerError),
             Answered::NoCredit => stage.felt(Kind::CreditExhausted),
         }
-        let usage = self.used(usage);
-        let charged = if answered == Answered::Ok { usage } else { Usage::default() };
+        let usage = self.used(call.usage);
+        let mut answer = CallAnswer { answered, usage: Usage::default(), body: Body::default() };
+        let mut latency = latency(&self.casting, stage.provider.get().slow_factor, usage);
         if answered == Answered::Ok {
-            let cost = self.casting.scenario.provider.price.cost(usage).unwrap_or(MicroUsd::MAX);
-            Fact::Charged { key, usage, cost }.note(&self.world);
+            answer.body = call.body;
+            let mut accepted = self.invoice.accepted.borrow_mut();
+            match call.idempotency.and_then(|idempotency| accepted.get(&idempotency).copied()) {
+                Some(of) => {
+                    Fact::Replayed { key, of }.note(&self.world);
+                    let done = self.invoice.lines.borrow().get(&of).is_none_or(|line| line.waiting.is_none());
+                    latency = if done { Duration::ZERO } else { latency };
+                }
+                None => {
+                    answer.usage = usage;
+                    accepted.extend(call.idempotency.map(|idempotency| (idempotency, key)));
+                    let cost = self.casting.scenario.provider.price.cost(usage).unwrap_or(MicroUsd::MAX);
+                    Fact::Charged { key, usage, cost }.note(&self.world);
+                }
+            }
         }
         let is_worked_on = matches!(answered, Answered::Ok | Answered::ServerError);
         if is_worked_on {
             let provider = self.clone();
-            let factor = stage.provider.get().slow_factor;
-            let latency = latency(&self.casting, factor, usage);
-            if factor > 1 {
+            if stage.provider.get().slow_factor > 1 {
                 stage.felt(Kind::Slow);
             }
             self.world.spawn(async move {
@@ -124,7 +182,7 @@ impl Provider {
                 provider.finish(key);
             });
         }
-        Line { answered, usage: charged, waiting: is_worked_on.then(Vec::new), arrivals: 0 }
+        Line { answer, waiting: is_worked_on.then(Vec::new), arrivals: 0 }
     }
 
     /// What a call uses that should use `usage`.
@@ -139,23 +197,37 @@ impl Provider {
     }
 
     fn finish(&self, key: ReservationId) {
-        let mut keys = self.invoice.keys.borrow_mut();
-        let Some(line) = keys.get_mut(&key) else { return };
+        let mut lines = self.invoice.lines.borrow_mut();
+        let Some(line) = lines.get_mut(&key) else { return };
         for to in line.waiting.take().into_iter().flatten() {
-            self.answer(to, key, line.answered, line.usage);
+            self.answer(to, key, line.answer);
         }
     }
 
+    /// Closes a request that has not landed; whether it had.
+    fn closed(&self, key: ReservationId) -> bool {
+        let answer = CallAnswer { answered: Answered::NeverLanded, usage: Usage::default(), body: Body::default() };
+        let mut lines = self.invoice.lines.borrow_mut();
+        let line = lines.entry(key).or_insert(Line { answer, waiting: None, arrivals: 0 });
+        line.answer.answered != Answered::NeverLanded
+    }
+
     fn close(&self, from: NodeId, key: ReservationId) {
-        let never = Line { answered: Answered::ServerError, usage: Usage::default(), waiting: None, arrivals: 0 };
-        let mut keys = self.invoice.keys.borrow_mut();
-        let line = keys.entry(key).or_insert(never);
-        let charged = (line.answered == Answered::Ok).then_some(line.usage);
+        self.closed(key);
+        let lines = self.invoice.lines.borrow();
+        let charged = lines.get(&key).map(|line| line.answer).filter(|answer| answer.answered == Answered::Ok);
+        let charged = charged.map(|answer| answer.usage);
         self.world.send(from, encode(&FromProvider::Closed { key, charged }));
     }
 
-    fn answer(&self, to: NodeId, key: ReservationId, answered: Answered, usage: Usage) {
-        self.world.send(to, encode(&FromProvider::Answer { key, answered, usage }));
+    fn look(&self, from: NodeId, key: ReservationId) {
+        let landed = self.closed(key);
+        Fact::Looked { key, landed }.note(&self.world);
+        self.give_or_join(&mut self.invoice.lines.borrow_mut(), from, key);
+    }
+
+    fn answer(&self, to: NodeId, key: ReservationId, answer: CallAnswer) {
+        self.world.send(to, encode(&FromProvider::Answer { key, answer }));
     }
 
     /// Drawn from a stream of this copy's own, four words whatever the weather, so that no draw shifts another.

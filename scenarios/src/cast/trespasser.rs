@@ -6,13 +6,14 @@
 //! and the invariants look at what came of it. What it has begun it brings to an end, so that nothing is left of a tour.
 
 use super::{
-    Casting, LEDGER, PROVIDER, TENANT,
+    Casting, LEDGER, PROVIDER, TENANT, tool,
     wire::{ToProvider, encode},
 };
 use crate::fact::Fact;
 use kernel::{
     admit::{self, DepthTier, Switch},
-    id::{ClientId, ExecutorId, Fence, ModelId, ReservationId, RunId, TaskId, TenantId, UnitId, UserId},
+    effect::{self, Class, Content, Effect, Phase, Response},
+    id::{ClientId, ExecutorId, Fence, ModelId, ReservationId, RunId, TaskId, TenantId, ToolId, UnitId, UserId},
     lease::{self, Authority, Lock},
     money::{MicroUsd, Usage},
     request::{Answer, Command, Decision, FromLedger, Outcome, Query, Refusal, Reply, Request, RunStanding, ToLedger},
@@ -32,6 +33,10 @@ const STRANGER: TenantId = TenantId(2);
 const MOST_SLOTS: u32 = 32;
 /// What a reservation of its own sets aside, in micro-USD.
 const WORST: MicroUsd = MicroUsd(1_000);
+/// The unit that makes its one call, behind those that fill its slots.
+const CALLED: UnitId = UnitId(900);
+/// What that asks.
+const CONTENT: Content = Content([7; 16]);
 /// What its one call uses: a few micro-USD, whatever the prices.
 const USAGE: Usage = Usage { input_tokens: 1, output_tokens: 1 };
 
@@ -49,7 +54,7 @@ pub(super) async fn run(world: World, casting: Rc<Casting>, index: u32) {
             break;
         }
         let run = RunId(u64::from(agents + index) << 32 | u64::from(nth));
-        let tour = Tour { me: &me, run, user: UserId(me.casting.users() + index), called: Cell::new(false) };
+        let tour = Tour { me: &me, run, user: UserId(me.casting.users() + index) };
         tour.make().await;
     }
     me.casting.stage.done.borrow_mut().insert(me.world.node());
@@ -175,8 +180,6 @@ struct Tour<'a> {
     me: &'a Trespasser,
     run: RunId,
     user: UserId,
-    /// Whether the call of its first unit has left.
-    called: Cell<bool>,
 }
 
 impl Tour<'_> {
@@ -280,8 +283,15 @@ impl Tour<'_> {
         let orders = || vec![vec![halt.clone()], vec![cap(Level::Unit)], vec![resolve.clone()]];
         self.me.try_each(Some(held), orders()).await;
         let Some(owner) = self.me.take(Lock::Owner, 0).await else { return };
+        let classless = effect::Command::Register { tenant: TENANT, tool: ToolId(u32::MAX), class: None };
+        let classless = Command::Effect(classless);
         let quota = Command::Admit(admit::Command::SetQuota { tenant: TenantId::LEDGER, user: None, quota: None });
-        self.me.try_each(Some(owner), vec![vec![resolve.clone()], vec![cap(Level::LedgerDay)], vec![quota]]).await;
+        self.me
+            .try_each(
+                Some(owner),
+                vec![vec![resolve.clone()], vec![cap(Level::LedgerDay)], vec![quota], vec![classless]],
+            )
+            .await;
         self.me.give(owner).await;
         self.me.try_each(Some(owner), orders()).await;
     }
@@ -322,14 +332,53 @@ impl Tour<'_> {
         }
     }
 
-    /// Sends its one call, does not listen, and says that its outcome is unknown; then tries to end it all the same.
-    async fn leave_unknown(&self, held: Authority, key: ReservationId) {
+    /// What a holder may not do with an intent that has not left: skip a phase, end it as if it had left, or make another of no
+    /// tool's or under no key.
+    async fn misuse_intent(&self, held: Authority, intent: ReservationId) {
+        let commit = Command::Effect(effect::Command::Commit { intent, response: Response::default() });
+        let settle = Command::Reserve(reserve::Command::Settle { reservation: intent, usage: USAGE });
+        let unkeyed = Effect { tool: tool(Class::Idempotent), content: CONTENT, key: None };
+        let unknown = Effect { tool: ToolId(u32::MAX), ..unkeyed };
+        let nothing = ReservationId(u64::MAX);
+        let all = vec![
+            vec![commit],
+            vec![settle, self.end_attempt(CALLED, 1, AttemptState::Succeeded)],
+            vec![self.end_attempt(CALLED, 1, AttemptState::Indeterminate)],
+            self.give_up(CALLED, 1, intent),
+            vec![self.beginning(UnitId(CALLED.0 + 1), unkeyed)],
+            vec![self.beginning(UnitId(CALLED.0 + 1), unknown)],
+            vec![Command::Effect(effect::Command::Dispatch { intent: nothing })],
+            vec![Command::Run(run::Command::Queue { run: self.run, unit: CALLED, attempt: 1 })],
+        ];
+        self.me.try_each(Some(held), all).await;
+    }
+
+    /// Makes its one call, does not listen, and says that its outcome is unknown; then tries to end it all the same.
+    async fn leave_unknown(&self, held: Authority, reserved: ReservationId) {
         let me = self.me;
-        let (run, unit, attempt, user, fence) = (self.run, UnitId(0), 1, self.user, held.fence);
-        self.called.set(true);
+        me.ask(Some(held), self.give_up(UnitId(0), 1, reserved)).await;
+        let unsafe_one = Effect { tool: tool(Class::Unsafe), content: CONTENT, key: None };
+        let begun = me.ask(Some(held), vec![self.beginning(CALLED, unsafe_one)]).await;
+        let Some(Outcome::Effect(effect::Outcome::Begun(key))) =
+            begun.and_then(|decision| decision.outcome.ok()?.first().cloned())
+        else {
+            return;
+        };
+        self.misuse_intent(held, key).await;
+        let dispatch = Command::Effect(effect::Command::Dispatch { intent: key });
+        let dispatched = me.ask(Some(held), vec![dispatch.clone()]).await;
+        if dispatched.is_none_or(|decision| decision.outcome.is_err()) {
+            return;
+        }
+        let long = Response(vec![0; Response::MOST_BYTES + 1].into());
+        let commit = Command::Effect(effect::Command::Commit { intent: key, response: long });
+        me.try_each(Some(held), vec![vec![dispatch], vec![commit], self.give_up(CALLED, 1, key)]).await;
+        let (run, unit, attempt, user, fence) = (self.run, CALLED, 1, self.user, held.fence);
         Fact::CallSent { tenant: TENANT, run, unit, attempt, user, key, fence }.note(&me.world);
         let model = me.casting.scenario.provider.price.model;
-        me.world.send(PROVIDER, encode(&ToProvider::Call { key, model, usage: USAGE }));
+        let transmission = u64::from(me.world.node().0) << 40 ^ me.world.random() >> 40;
+        let call = ToProvider::Call { key, transmission, idempotency: None, model, content: CONTENT, usage: USAGE };
+        me.world.send(PROVIDER, encode(&call));
         Fact::CallEnded { key, answered: None }.note(&me.world);
         me.casting.stage.leave_to_owner();
         let settle = Command::Reserve(reserve::Command::Settle { reservation: key, usage: USAGE });
@@ -351,10 +400,16 @@ impl Tour<'_> {
                 continue;
             };
             for at in units.iter().filter(|at| at.state == AttemptState::Running) {
-                let is_unknown = at.unit == UnitId(0) && self.called.get();
-                let commands = match is_unknown {
-                    true => vec![self.end_attempt(at.unit, at.attempt, AttemptState::Indeterminate)],
-                    false => self.give_up(at.unit, at.attempt, at.reservation),
+                let Some(reservation) = at.reservation else { continue };
+                let release = Command::Reserve(reserve::Command::Release { reservation });
+                let commands = match at.intent.map(|intent| intent.phase) {
+                    None => self.give_up(at.unit, at.attempt, reservation),
+                    Some(Phase::Pending) => {
+                        vec![release, self.end_attempt(at.unit, at.attempt, AttemptState::Cancelled)]
+                    }
+                    Some(Phase::Dispatched | Phase::Committed) => {
+                        vec![self.end_attempt(at.unit, at.attempt, AttemptState::Indeterminate)]
+                    }
                 };
                 self.me.ask(Some(held), commands).await;
             }
@@ -369,6 +424,7 @@ impl Tour<'_> {
         for item in list.iter().take(2) {
             let Some(RunStanding { ended: None, units }) = me.standing(item.run).await else { continue };
             let Some(open) = units.iter().find(|at| at.open) else { continue };
+            let Some(reservation) = open.reservation else { continue };
             let (lock, executor) = (Lock::Run(TENANT, item.run), me.executor(0));
             let said = me.ask(None, vec![me.acquire(lock, executor)]).await;
             let fence = match said.map(|decision| decision.outcome) {
@@ -382,7 +438,7 @@ impl Tour<'_> {
             };
             let run = item.run;
             let state = AttemptState::Indeterminate;
-            let (unit, attempt, reservation) = (open.unit, open.attempt, open.reservation);
+            let (unit, attempt) = (open.unit, open.attempt);
             let release = Command::Reserve(reserve::Command::Release { reservation });
             let resolve = Command::Reserve(reserve::Command::Resolve { reservation, charged: None });
             let all = vec![
@@ -427,9 +483,17 @@ impl Tour<'_> {
         Command::Reserve(reserve::Command::Reserve { run, unit, attempt, model, worst })
     }
 
+    fn beginning(&self, unit: UnitId, effect: Effect) -> Command {
+        let (run, model) = (self.run, self.me.casting.scenario.provider.price.model);
+        Command::Effect(effect::Command::Begin { run, unit, attempt: 1, effect, model, worst: WORST })
+    }
+
     async fn reserve(&self, held: Authority, unit: UnitId) -> Option<ReservationId> {
         let decision = self.me.ask(Some(held), vec![self.reserving(unit, 1, WORST)]).await?;
-        super::agent::reserved(&decision.outcome.ok()?)
+        match decision.outcome.ok()?.first() {
+            Some(Outcome::Reserve(reserve::Outcome::Reserved(key))) => Some(*key),
+            _ => None,
+        }
     }
 
     fn end_attempt(&self, unit: UnitId, attempt: u32, state: AttemptState) -> Command {

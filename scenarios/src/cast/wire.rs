@@ -1,10 +1,11 @@
 //! What callers and the provider say to each other, in postcard.
 //!
-//! A call's key is also its request id: the provider gives a key one outcome for ever, so that an answer to any copy of a
-//! call, or to a predecessor's call under the same key, answers them all.
+//! A request is named by its reservation. The provider gives an idempotent request one outcome for ever, so that an answer to any
+//! copy of a call, or to a predecessor's call under the same name, answers them all.
 
 use crate::fact::Answered;
 use kernel::{
+    effect::{Content, Key, Response},
     id::{ModelId, ReservationId},
     money::Usage,
 };
@@ -15,19 +16,40 @@ use serde::{Deserialize, Serialize};
 pub enum ToProvider {
     /// A paid call.
     Call {
-        /// Its idempotency key.
+        /// The request.
         key: ReservationId,
+        /// The number of this transmission, which only a copy that the network made shares.
+        transmission: u64,
+        /// What the provider may do about another request or transmission: an idempotency key, or none.
+        idempotency: Option<Key>,
         /// Which model.
         model: ModelId,
+        /// What is asked.
+        content: Content,
         /// The prompt, as far as a simulation needs one: what answering it will use.
         usage: Usage,
     },
-    /// The owner asks what the invoice shows for a key. From then on the key is closed: a call under it that was not
-    /// accepted before never will be, so that "nothing charged" stays true.
+    /// The owner asks what the invoice shows for a request. From then on it is closed: what was not accepted before never
+    /// will be, so that "nothing charged" stays true.
     Close {
-        /// The key.
+        /// The request.
         key: ReservationId,
     },
+    /// A caller asks whether a request landed. If it did, it is answered; if not, it is closed.
+    Look {
+        /// The request.
+        key: ReservationId,
+    },
+}
+
+/// What an answer says, as far as a simulation needs it: the beginning of the hash of what was asked.
+pub type Body = [u8; 8];
+
+/// What the answer to `content` says.
+pub fn body_of(content: Content) -> Body {
+    let mut body = [0; 8];
+    body.copy_from_slice(&content.0[..8]);
+    body
 }
 
 /// A frame from the provider.
@@ -35,24 +57,45 @@ pub enum ToProvider {
 pub enum FromProvider {
     /// A call's answer.
     Answer {
-        /// The call's key.
+        /// The request.
         key: ReservationId,
-        /// How it was answered.
-        answered: Answered,
-        /// What it used; nothing unless it was answered `Ok`.
-        usage: Usage,
+        /// The answer.
+        answer: CallAnswer,
     },
     /// What the invoice shows, now and for ever.
     Closed {
-        /// The key.
+        /// The request.
         key: ReservationId,
         /// What was charged under it.
         charged: Option<Usage>,
     },
 }
 
+/// What a call is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallAnswer {
+    /// How it was answered.
+    pub answered: Answered,
+    /// What it is charged; nothing unless it was answered `Ok`, and nothing if another request was charged for it.
+    pub usage: Usage,
+    /// What it says; zeros unless it was answered `Ok`.
+    pub body: Body,
+}
+
+impl CallAnswer {
+    /// The raw bytes that a caller records before it looks into them.
+    pub fn raw(&self) -> Response {
+        Response(encode(self).into())
+    }
+
+    /// What raw bytes say; `None` if they make no sense.
+    pub fn read(raw: &Response) -> Option<CallAnswer> {
+        decode(&raw.0)
+    }
+}
+
 /// What every message fits in, in bytes.
-const MESSAGE_BYTES: usize = 64;
+const MESSAGE_BYTES: usize = 128;
 
 /// A message's bytes.
 pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {

@@ -6,13 +6,16 @@
 
 use super::{
     budget::{Begins, Budget, End, cost},
+    effects::{Effects, ends_in},
     requests::Part,
-    runs::Runs,
+    runs::{Runs, is_end},
     told::{
-        AdmitCommand, Authority, Command, LeaseCommand, Reply, Request, ReserveCommand, RunCommand, Submitted, Turn,
+        AdmitCommand, Authority, Command, EffectCommand, LeaseCommand, Reply, Request, ReserveCommand, RunCommand,
+        Submitted, Turn,
     },
     wire::{
-        AdmitRefusal, DAY_NS, EffectRefusal, LeaseRefusal, Level, Lock, Refusal, ReserveRefusal, RunRefusal, State,
+        AdmitRefusal, DAY_NS, EffectRefusal, LeaseRefusal, Level, Lock, Phase, Refusal, ReserveRefusal, RunRefusal,
+        State,
     },
     writers::Writers,
 };
@@ -22,6 +25,7 @@ pub(super) struct Before<'a> {
     pub budget: &'a Budget,
     pub runs: &'a Runs,
     pub writers: &'a Writers,
+    pub effects: &'a Effects,
     /// Ledger time of the batch, and the writer's reading.
     pub time: u64,
     pub now_ns: u64,
@@ -37,6 +41,12 @@ pub(super) enum No {
 impl From<ReserveRefusal> for No {
     fn from(refusal: ReserveRefusal) -> No {
         No::Refused(Refusal::Reserve(refusal))
+    }
+}
+
+impl From<EffectRefusal> for No {
+    fn from(refusal: EffectRefusal) -> No {
+        No::Refused(Refusal::Effect(refusal))
     }
 }
 
@@ -107,6 +117,7 @@ pub(super) fn against(command: &Command, asked: &Submitted, before: &Before<'_>)
         }
         Command::Reserve(command) => before.money(command, &asked.request),
         Command::Run(command) => before.run(command, &asked.request),
+        Command::Effect(ref command) => before.effect(command, asked),
     }
 }
 
@@ -216,10 +227,17 @@ impl Before<'_> {
             }),
             ReserveCommand::SetSlots { .. } | ReserveCommand::SetPrice(_) => self.authority(request, Lock::Owner),
             ReserveCommand::Settle { reservation, usage } => self.by_run(reservation, request).or_else(|| {
+                let phase = self.effects.phase(reservation).filter(|phase| *phase != Phase::Committed);
+                if let Some(phase) = phase {
+                    return Some(EffectRefusal::WrongPhase { intent: reservation, phase }.into());
+                }
                 let row = self.budget.reservation(reservation)?;
                 cost(&row.price, usage).is_none().then(|| ReserveRefusal::TooMuch.into())
             }),
-            ReserveCommand::Release { reservation } => self.by_run(reservation, request),
+            ReserveCommand::Release { reservation } => self.by_run(reservation, request).or_else(|| {
+                let phase = self.effects.phase(reservation).filter(|phase| *phase == Phase::Dispatched)?;
+                Some(EffectRefusal::WrongPhase { intent: reservation, phase }.into())
+            }),
             ReserveCommand::Resolve { reservation, .. } => self.authority(request, Lock::Owner).or_else(|| {
                 let row = self.budget.reservation(reservation).filter(|row| row.tenant == request.tenant);
                 let Some(row) = row else { return Some(ReserveRefusal::Unknown { reservation }.into()) };
@@ -264,17 +282,30 @@ impl Before<'_> {
                 let from = self.runs.state((tenant, run, unit, attempt));
                 let authority = self.authority(request, Lock::Run(tenant, run));
                 authority.or_else(|| self.open(tenant, run)).or_else(|| {
-                    if from != Some(State::Running) || to == State::Running {
+                    if !from.is_some_and(|from| is_end(from, to)) {
                         return Some(RunRefusal::IllegalArm { unit, attempt, from, to }.into());
                     }
-                    let reservation = self.runs.reservation_of((tenant, run, unit, attempt));
-                    let end = reservation.and_then(|id| self.budget.reservation(id)?.end);
+                    let reservation = self.runs.reservation_of((tenant, run, unit, attempt))?;
+                    let end = self.budget.reservation(reservation).and_then(|row| row.end);
                     let right = match to {
                         State::Succeeded => Some(End::Settled),
-                        State::Failed | State::Cancelled => Some(End::Released),
-                        State::Running | State::Indeterminate => None,
+                        State::Failed | State::Cancelled | State::TimedOut => Some(End::Released),
+                        State::Running | State::Pending | State::Indeterminate => None,
                     };
-                    (end != right).then(|| RunRefusal::ReservationDisagrees { unit, attempt, to }.into())
+                    if end != right {
+                        return Some(RunRefusal::ReservationDisagrees { unit, attempt, to }.into());
+                    }
+                    let phase = self.effects.phase(reservation).filter(|phase| !ends_in(*phase, to))?;
+                    Some(RunRefusal::IntentDisagrees { unit, attempt, to, phase }.into())
+                })
+            }
+            RunCommand::Queue { run, unit, attempt } => {
+                let authority = self.authority(request, Lock::Run(tenant, run));
+                authority.or_else(|| self.open(tenant, run)).or_else(|| {
+                    let is_new = self.runs.state((tenant, run, unit, attempt)).is_none();
+                    let next = self.runs.next_attempt(tenant, run, unit).filter(|_| is_new);
+                    let wrong = ReserveRefusal::WrongAttempt { run, unit, attempt, next };
+                    (next != Some(attempt)).then(|| wrong.into())
                 })
             }
             RunCommand::End { run, .. } => {
@@ -286,4 +317,104 @@ impl Before<'_> {
             }
         }
     }
+
+    fn effect(&self, command: &EffectCommand, asked: &Submitted) -> Option<No> {
+        let (request, tenant) = (&asked.request, asked.request.tenant);
+        match *command {
+            EffectCommand::Register { tool, class, .. } => self
+                .authority(request, Lock::Owner)
+                .or_else(|| class.is_none().then(|| EffectRefusal::NoClass { tool }.into())),
+            EffectCommand::Begin { run, unit, attempt, effect, model, worst } => {
+                let gate = match self.runs.run(tenant, run) {
+                    Some(run) => self.budget.gate(tenant, Begins::Call { user: run.user, worst }, self.day()),
+                    None => self.budget.halted(tenant),
+                };
+                gate.map(No::from)
+                    .or_else(|| self.authority(request, Lock::Run(tenant, run)))
+                    .or_else(|| self.open(tenant, run))
+                    .or_else(|| self.begin(asked, (run, unit, attempt), effect, model, worst))
+            }
+            EffectCommand::Dispatch { intent } => {
+                let halted = self.budget.halted(tenant).map(No::from);
+                halted.or_else(|| self.movable(request, intent, Phase::Pending)).or_else(|| {
+                    let key = self.effects.intent(intent)?.key?;
+                    if let Some((answered_by, _)) = self.effects.answer(tenant, key) {
+                        return Some(EffectRefusal::AnsweredMeanwhile { key, answered_by: *answered_by }.into());
+                    }
+                    let leader = self.effects.leader(tenant, key).filter(|leader| *leader != intent)?;
+                    Some(EffectRefusal::InFlight { key, leader }.into())
+                })
+            }
+            EffectCommand::Commit { intent, ref response } => {
+                self.movable(request, intent, Phase::Dispatched).or_else(|| {
+                    let bytes = response.len() as u64;
+                    (bytes > MOST_RESPONSE_BYTES).then(|| EffectRefusal::TooLong { bytes }.into())
+                })
+            }
+        }
+    }
+
+    /// What is against a call that its run may make: its tool, its key, its attempt, another who asks, and then its money.
+    fn begin(
+        &self,
+        asked: &Submitted,
+        of: (u64, u32, u32),
+        effect: super::told::Effect,
+        model: u32,
+        worst: u64,
+    ) -> Option<No> {
+        let ((run, unit, attempt), tenant) = (of, asked.request.tenant);
+        let super::told::Effect { tool, key, .. } = effect;
+        let Some(class) = self.effects.class(tenant, tool) else {
+            return Some(EffectRefusal::UnknownTool { tool }.into());
+        };
+        let right = self.effects.key(tenant, class, &effect);
+        if key != right {
+            return Some(EffectRefusal::WrongKey { tool, class, right }.into());
+        }
+        let next = self.runs.next_attempt(tenant, run, unit);
+        if next != Some(attempt) {
+            return Some(ReserveRefusal::WrongAttempt { run, unit, attempt, next }.into());
+        }
+        if let Some(key) = key {
+            if self.effects.answer(tenant, key).is_some() {
+                return None;
+            }
+            if let Some(leader) = self.effects.leader(tenant, key) {
+                let in_term = asked.request.wait_ns > 0 && self.now_ns <= asked.waits_until_ns;
+                return Some(match in_term {
+                    true => No::Waits(Turn::Answer(tenant, key)),
+                    false => EffectRefusal::InFlight { key, leader }.into(),
+                });
+            }
+        }
+        self.reserve(asked, of, model, worst)
+    }
+
+    /// What is against taking an intent on from a phase.
+    fn movable(&self, request: &Request, intent: u64, from: Phase) -> Option<No> {
+        let tenant = request.tenant;
+        let row = self.effects.intent(intent).filter(|row| row.made_for.0 == tenant);
+        let run = match (request.authority.map(|held| held.lock), row) {
+            (Some(Lock::Run(of, run)), _) if of == tenant => run,
+            (_, Some(row)) => row.made_for.1,
+            (_, None) => return Some(EffectRefusal::UnknownIntent { intent }.into()),
+        };
+        self.authority(request, Lock::Run(tenant, run)).or_else(|| {
+            let Some(row) = row.filter(|row| row.made_for.1 == run) else {
+                return Some(EffectRefusal::UnknownIntent { intent }.into());
+            };
+            if self.budget.reservation(intent).is_some_and(|row| row.indeterminate) {
+                return Some(ReserveRefusal::AwaitsOwner { reservation: intent }.into());
+            }
+            let phase = row.phase;
+            if phase != from {
+                return Some(EffectRefusal::WrongPhase { intent, phase }.into());
+            }
+            self.effects.is_moved(intent).then(|| EffectRefusal::SameFrame { intent, phase }.into())
+        })
+    }
 }
+
+/// The longest response that a record carries.
+const MOST_RESPONSE_BYTES: u64 = 4096;

@@ -111,6 +111,9 @@ impl Budget {
             Event::Effect(Effected::Decided { outcome: Err(Refusal::Admit(ref refusal)), .. }) => {
                 self.told_no(record, refusal, place, found);
             }
+            Event::Effect(Effected::Dispatched { intent }) => {
+                self.may_begin(record, &format!("the call of {intent} is dispatched"), place, found);
+            }
             Event::Lease(_) | Event::Effect(_) => {}
         }
     }
@@ -333,6 +336,7 @@ impl Budget {
                     self.await_less((tenant, run));
                 }
             }
+            Ran::AttemptQueued { .. } | Ran::Recalled { .. } => {}
             Ran::Ended { run, .. } => {
                 let open = self.awaited.get(&(tenant, run)).copied().unwrap_or(0);
                 found.must(Rule::NoneOpen, place, open == 0, || {

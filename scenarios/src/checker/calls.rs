@@ -4,7 +4,7 @@ use super::{
     budget::cost,
     findings::{Findings, Place, Rule},
     told::{Answered, Fact},
-    wire::{Budgeted, Event, Price, Ran, Record, State, Usage},
+    wire::{Budgeted, EffectClass, Effected, Event, Price, Ran, Record, State, Usage},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +29,11 @@ struct Key {
     sent: bool,
     charged: Option<Usage>,
     released_by: Option<u64>,
+    /// Whether its call can be made but once, and may have left.
+    once: bool,
+    dispatched: bool,
+    /// The key that it shares with whoever asks the same.
+    shared: Option<(u32, super::wire::Key)>,
     /// The last call of each sender, while the key is open.
     calls: Vec<Call>,
     /// Who waits for an answer, while the key is open.
@@ -42,6 +47,8 @@ pub(super) struct Calls {
     price: Price,
     keys: BTreeMap<u64, Key>,
     running: BTreeMap<(u32, u64, u32, u32), u64>,
+    /// The request that was charged for each question.
+    asked: BTreeMap<(u32, super::wire::Key), u64>,
     most_slots: BTreeMap<u32, u32>,
     on_the_wire: BTreeMap<(u32, u32), u32>,
     /// Keys that a sender waits for, so that they are found when it goes down.
@@ -58,6 +65,7 @@ impl Calls {
             price,
             keys: BTreeMap::new(),
             running: BTreeMap::new(),
+            asked: BTreeMap::new(),
             most_slots: BTreeMap::new(),
             on_the_wire: BTreeMap::new(),
             waits: BTreeMap::new(),
@@ -96,6 +104,13 @@ impl Calls {
                     format!("record {seq} releases {reservation}, which was charged")
                 });
             }
+            Event::Effect(Effected::Intended { intent, class, key, .. }) => {
+                let row = self.keys.entry(intent).or_default();
+                (row.once, row.shared) = (class != EffectClass::Idempotent, key.map(|key| (tenant, key)));
+            }
+            Event::Effect(Effected::Dispatched { intent }) => {
+                self.keys.entry(intent).or_default().dispatched = true;
+            }
             Event::Run(Ran::AttemptStarted { run, unit, attempt, reservation }) => {
                 self.running.insert((tenant, run, unit, attempt), reservation);
             }
@@ -112,10 +127,12 @@ impl Calls {
 
     /// An outcome is said to be unknown.
     fn unknown(&mut self, seq: u64, key: u64, fence: u64, place: Place, found: &mut Findings) {
+        let once = self.keys.get(&key).is_some_and(|key| key.once && key.dispatched);
         let calls = self.keys.get(&key).map_or(&[][..], |key| &key.calls);
         let own = calls.iter().rev().find(|call| call.fence == fence);
         let answered = own.and_then(|call| call.answered);
-        found.must(Rule::Unknown, place, !calls.is_empty() && answered.is_none(), || match answered {
+        let may_have_left = once || !calls.is_empty();
+        found.must(Rule::Unknown, place, may_have_left && answered.is_none(), || match answered {
             Some(answered) => {
                 format!("record {seq}: the outcome of call {key} is unknown, and it was answered {answered:?}")
             }
@@ -155,6 +172,11 @@ impl Calls {
                 found.must(Rule::Calls, place, made_for == Some(leaves_for), || {
                     format!("a call leaves for (tenant, run, unit, attempt), user {leaves_for:?} under {key}, reserved for {made_for:?}")
                 });
+                let (dispatched, again) = (row.dispatched, row.once && row.sent);
+                found.must(Rule::Calls, place, dispatched && !again, || match again {
+                    true => format!("call {key}, which can be made but once, leaves again"),
+                    false => format!("call {key} leaves before its dispatch is durable"),
+                });
                 row.sent = true;
                 if row.open {
                     row.calls.retain(|call| call.sender != sender);
@@ -169,24 +191,20 @@ impl Calls {
                 }
                 self.answered(sender, key);
             }
-            Fact::Charged { key, usage, cost: paid } => {
-                self.invoice += u128::from(paid);
-                let right = cost(&self.price, usage);
-                found.must(Rule::Calls, place, right == Some(paid), || {
-                    format!(
-                        "{key} is charged {paid} micro-USD for {usage:?}, and by the provider's price that is {right:?}"
-                    )
+            Fact::Charged { key, usage, cost } => self.charged(key, usage, cost, place, found),
+            Fact::Replayed { key, of } => {
+                let shared = |id| self.keys.get(&id).and_then(|row| row.shared);
+                let fits = shared(key).is_some() && shared(key) == shared(of);
+                let charged = self.keys.get(&of).is_some_and(|row| row.charged.is_some());
+                found.must(Rule::Calls, place, fits && charged, || {
+                    format!("{key} is answered as {of} was, which asked something else or was never charged")
                 });
-                let row = self.keys.entry(key).or_default();
-                let before = row.charged.replace(usage);
-                let released_by = row.released_by;
-                found.must(Rule::Calls, place, row.sent && before.is_none(), || match before {
-                    Some(before) => format!("{key} is charged again, for {usage:?}; it was for {before:?}"),
-                    None => format!("{key} is charged {paid} micro-USD, and no call left under it"),
-                });
-                if let Some(seq) = released_by {
-                    found.broken(Rule::Released, place, format!("{key} is charged, and record {seq} had released it"));
-                }
+                self.keys.entry(key).or_default().charged = Some(Usage { input_tokens: 0, output_tokens: 0 });
+            }
+            Fact::Misled { run, unit, source, .. } => {
+                let complaint =
+                    format!("unit {unit} of run {run} was given the answer of {source}, to another question");
+                found.broken(Rule::Calls, place, complaint);
             }
             Fact::Repeated { key } => {
                 let charged = self.keys.get(&key).is_some_and(|row| row.charged.is_some());
@@ -195,6 +213,29 @@ impl Calls {
                 });
             }
             _ => {}
+        }
+    }
+
+    fn charged(&mut self, key: u64, usage: Usage, paid: u64, place: Place, found: &mut Findings) {
+        self.invoice += u128::from(paid);
+        let right = cost(&self.price, usage);
+        found.must(Rule::Calls, place, right == Some(paid), || {
+            format!("{key} is charged {paid} micro-USD for {usage:?}, and by the provider's price that is {right:?}")
+        });
+        let row = self.keys.entry(key).or_default();
+        let before = row.charged.replace(usage);
+        let released_by = row.released_by;
+        found.must(Rule::Calls, place, row.sent && before.is_none(), || match before {
+            Some(before) => format!("{key} is charged again, for {usage:?}; it was for {before:?}"),
+            None => format!("{key} is charged {paid} micro-USD, and no call left under it"),
+        });
+        let shared = row.shared;
+        let first = shared.map_or(key, |shared| *self.asked.entry(shared).or_insert(key));
+        found.must(Rule::Calls, place, first == key, || {
+            format!("{key} is charged for what {first} was charged for under the same key")
+        });
+        if let Some(seq) = released_by {
+            found.broken(Rule::Released, place, format!("{key} is charged, and record {seq} had released it"));
         }
     }
 

@@ -3,8 +3,11 @@
 use super::{
     answers::Before,
     requests::Part,
-    told::{AdmitCommand, Command, LeaseCommand, ReserveCommand, RunCommand, plain_outcome},
-    wire::{Admitted, Budgeted, Event, LeaseOutcome, Leased, Outcome, Ran, Record, ReserveOutcome},
+    told::{AdmitCommand, Command, EffectCommand, LeaseCommand, ReserveCommand, RunCommand, plain_outcome},
+    wire::{
+        Admitted, Budgeted, EffectOutcome, Effected, Event, LeaseOutcome, Leased, Outcome, Ran, Record, ReserveOutcome,
+        State,
+    },
 };
 
 /// How many of the records at the head of `left` the command made, if they and the outcome are what it says.
@@ -42,7 +45,55 @@ pub(super) fn made(
         Command::Run(RunCommand::EndAttempt { run, unit, attempt, state }) => {
             one(event == Some(&Event::Run(Ran::AttemptEnded { run, unit, attempt, state })))
         }
-        Command::Run(RunCommand::End { run, outcome }) => one(event == Some(&Event::Run(Ran::Ended { run, outcome }))),
+        Command::Run(RunCommand::Queue { run, unit, attempt }) => {
+            one(event == Some(&Event::Run(Ran::AttemptQueued { run, unit, attempt })))
+        }
+        Command::Run(RunCommand::End { run, outcome }) => {
+            let state = State::Cancelled;
+            let queued = before.runs.queued(part.asked.request.tenant, run);
+            let cancelled = queued.map(|(unit, attempt)| Ran::AttemptEnded { run, unit, attempt, state });
+            let right: Vec<Event> = cancelled.chain([Ran::Ended { run, outcome }]).map(Event::Run).collect();
+            let fits = left.len() >= right.len() && left.iter().zip(&right).all(|(found, right)| found.event == *right);
+            fits.then_some(right.len())
+        }
+        Command::Effect(ref command) => effected(command, outcome, left, part, before),
+    }
+}
+
+/// What a command about an effect made.
+fn effected(
+    command: &EffectCommand,
+    outcome: &Outcome,
+    left: &[Record],
+    part: &Part<'_>,
+    before: &Before<'_>,
+) -> Option<usize> {
+    let (event, tenant) = (&left.first()?.event, part.asked.request.tenant);
+    let one = |right: Effected| (*event == Event::Effect(right)).then_some(1);
+    match *command {
+        EffectCommand::Register { tenant, tool, class } => {
+            one(Effected::ToolRegistered { tenant, tool, class: class? })
+        }
+        EffectCommand::Dispatch { intent } => one(Effected::Dispatched { intent }),
+        EffectCommand::Commit { intent, ref response } => {
+            one(Effected::Committed { intent, response: response.clone() })
+        }
+        EffectCommand::Begin { run, unit, attempt, effect, model, worst } => {
+            if let Some((key, (source, response))) =
+                effect.key.and_then(|key| Some((key, before.effects.answer(tenant, key)?)))
+            {
+                let recalled = Event::Run(Ran::Recalled { run, unit, attempt, key, source: *source });
+                let right = EffectOutcome::Recalled { source: *source, response: response.clone() };
+                return (*event == recalled && *outcome == Outcome::Effect(right)).then_some(1);
+            }
+            let Outcome::Effect(EffectOutcome::Begun(intent)) = *outcome else { return None };
+            let reserve = ReserveCommand::Reserve { run, unit, attempt, model, worst };
+            let set_aside = Outcome::Reserve(ReserveOutcome::Reserved(intent));
+            let count = reserved(reserve, &set_aside, left, part, before)?;
+            let class = before.effects.class(tenant, effect.tool)?;
+            let intended = Effected::Intended { intent, tool: effect.tool, class, key: effect.key };
+            (left.get(count)?.event == Event::Effect(intended)).then_some(count + 1)
+        }
     }
 }
 

@@ -39,6 +39,9 @@ pub(super) struct Tally {
     pub opens: u64,
     commits: u64,
     waited: BTreeSet<(u64, u32, u64)>,
+    questions_waited: BTreeSet<(u64, u32, u64)>,
+    hits: u64,
+    resent: u64,
     records: u64,
     admitted: u64,
     served: u64,
@@ -52,7 +55,8 @@ pub(super) struct Tally {
     over_cap: u64,
     writes_refused: u64,
     refusals: BTreeMap<String, u64>,
-    open: BTreeMap<u64, (u64, (u32, u64))>,
+    /// Open reservations: what each sets aside, its run, and whether a call left under it.
+    open: BTreeMap<u64, (u64, (u32, u64), bool)>,
     without_credit: BTreeSet<(u32, u64)>,
     sent: u64,
     charged: BTreeSet<u64>,
@@ -86,9 +90,12 @@ impl Tally {
     pub(super) fn committed(&mut self, submitted: &[Submitted], replies: &[Reply], wrote: bool) {
         self.commits += u64::from(wrote);
         for (asked, reply) in submitted.iter().zip(replies) {
-            if let Reply::Waits(Turn::Slot(..)) = reply {
-                let request = &asked.request;
-                self.waited.insert((request.client, request.incarnation, request.number));
+            let request = &asked.request;
+            let name = (request.client, request.incarnation, request.number);
+            match reply {
+                Reply::Waits(Turn::Slot(..)) => _ = self.waited.insert(name),
+                Reply::Waits(Turn::Answer(..)) => _ = self.questions_waited.insert(name),
+                _ => {}
             }
         }
     }
@@ -99,7 +106,7 @@ impl Tally {
         match &record.event {
             Event::Reserve(Budgeted::Reserved { reservation, run, worst, .. }) => {
                 self.admitted += 1;
-                self.open.insert(*reservation, (*worst, (record.tenant, *run)));
+                self.open.insert(*reservation, (*worst, (record.tenant, *run), false));
             }
             Event::Reserve(Budgeted::Settled { reservation, cost, .. }) => {
                 self.served += 1;
@@ -111,6 +118,7 @@ impl Tally {
                 self.open.remove(reservation);
             }
             Event::Lease(Leased::Granted { fence, .. }) => self.takeovers += u64::from(*fence > 1),
+            Event::Run(Ran::Recalled { .. }) => self.hits += 1,
             Event::Run(Ran::Ended { run, outcome }) => {
                 self.runs_ended += 1;
                 self.runs_complete += u64::from(*outcome == Ending::Complete);
@@ -135,7 +143,11 @@ impl Tally {
     /// A fact.
     pub(super) fn fact(&mut self, fact: &Fact) {
         match *fact {
-            Fact::CallSent { .. } => self.sent += 1,
+            Fact::CallSent { key, .. } => {
+                self.sent += 1;
+                let again = self.open.get_mut(&key).is_none_or(|(.., sent)| std::mem::replace(sent, true));
+                self.resent += u64::from(again);
+            }
             Fact::Charged { key, cost, .. } => {
                 self.calls_charged += 1;
                 self.second_charges += u64::from(!self.charged.insert(key));
@@ -143,7 +155,7 @@ impl Tally {
             }
             Fact::Repeated { .. } => self.repeated += 1,
             Fact::TurnedAway { key, answered: Answered::NoCredit } => {
-                self.without_credit.extend(self.open.get(&key).map(|(_, run)| *run));
+                self.without_credit.extend(self.open.get(&key).map(|(_, run, _)| *run));
             }
             Fact::RunOver { wall_ns, ledger_wait_ns, whole: true, .. } => {
                 self.walls_ns.push(wall_ns);
@@ -198,7 +210,7 @@ impl Sources<'_> {
     /// Every figure that a result has, by name.
     fn figures(&self) -> Vec<(&'static str, Given)> {
         let Sources { tally, .. } = self;
-        let open: u64 = tally.open.values().fold(0, |sum, (worst, _)| sum.saturating_add(*worst));
+        let open: u64 = tally.open.values().fold(0, |sum, (worst, ..)| sum.saturating_add(*worst));
         let walls: u64 = tally.walls_ns.iter().fold(0, |sum, wall| sum.saturating_add(*wall));
         let overspends = match self.untold {
             0 => Ok(json!(self.overspends)),
@@ -228,6 +240,9 @@ impl Sources<'_> {
             ("calls_charged_again", Ok(json!(tally.second_charges))),
             ("calls_repeated", Ok(json!(tally.repeated))),
             ("replies_uncommitted", Ok(json!(self.uncommitted))),
+            ("memo_hits", Ok(json!(tally.hits))),
+            ("questions_waited", Ok(json!(tally.questions_waited.len()))),
+            ("calls_resent", Ok(json!(tally.resent))),
             ("lease_takeovers", Ok(json!(tally.takeovers))),
             ("writes_refused", Ok(json!(tally.writes_refused))),
             ("ledger_records", Ok(json!(tally.records))),

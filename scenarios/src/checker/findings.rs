@@ -54,12 +54,12 @@ rules! {
     LeaseTerms "lease-terms" "lease events" "turns come within the waiter's term, leases end after their term, time passes at an oscillator's rate", else "no lease was granted";
     Believed "believed-holders" "claims" "who acts on a lease was granted it, and no call leaves on what a deposed holder reserved", else "nobody acted on a lease";
     Work "work" "spawns and reserves" "every run spawned and every unit reserved is on the capsule's list, for its user", else "nothing was begun";
-    Arms "arms" "attempts" "attempts are dense, follow the legal arms and end as their reservations do", else "no attempt was made";
+    Arms "arms" "attempts" "attempts and intents follow their arms in order, each phase in its own frame, and end as their reservations do", else "no attempt was made";
     RunsEnd "runs-end" "runs" "a run is spawned once, ends once, and has ended when all is at rest", else "no run was spawned";
-    Calls "calls" "calls" "a call leaves under its own reservation and is charged once, after it left, at the provider's price", else "no call left";
+    Calls "calls" "calls" "a call leaves dispatched, under its own reservation, and is charged once, a question once, at the provider's price", else "no call left";
     Invoice "invoice" "settlements" "a call settles for the usage that was charged; at rest settled <= invoice <= settled + open", else "nothing was settled";
     Released "released-uncharged" "releases" "what was released is never on the invoice", else "nothing was released";
-    Unknown "unknown-has-cause" "outcomes" "an outcome is unknown only of a call that left and whose sender got no answer", else "no outcome was unknown";
+    Unknown "unknown-has-cause" "outcomes" "an outcome is unknown only of a call that left, or may have left but once, and whose sender got no answer", else "no outcome was unknown";
     LiveCalls "live-calls" "calls" "the calls of a user on the wire never exceed its slots", else "no call left";
     Tables "tables" "hashes" "at rest every table that an opening gave is the one that the log gives", else "the run was stopped before its tables were looked at";
     Figures "figures" "figures" "each figure of the result is what the files give", else "no figure could be worked out";

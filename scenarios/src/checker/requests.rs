@@ -173,7 +173,7 @@ impl<'a> Part<'a> {
     /// Its records but the decision.
     pub(super) fn events(&self) -> &'a [Record] {
         match self.made {
-            [events @ .., last] if matches!(last.event, Event::Effect(_)) => events,
+            [events @ .., last] if matches!(last.event, Event::Effect(Effected::Decided { .. })) => events,
             all => all,
         }
     }

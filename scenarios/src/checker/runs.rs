@@ -13,6 +13,7 @@ pub(super) struct Run {
     pub spawned: Ran,
     pub user: u32,
     running: u32,
+    queued: u32,
     /// The record that ended it, and how.
     pub ended: Option<(u64, Ending)>,
 }
@@ -20,7 +21,16 @@ pub(super) struct Run {
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
     state: State,
-    reservation: u64,
+    reservation: Option<u64>,
+}
+
+/// Whether an attempt may end so: with the start of a queued one, the eight arms.
+pub(super) fn is_end(from: State, to: State) -> bool {
+    match from {
+        State::Pending => matches!(to, State::Cancelled | State::TimedOut),
+        State::Running => !matches!(to, State::Pending | State::Running),
+        _ => false,
+    }
 }
 
 /// An attempt's name: tenant, run, unit, number.
@@ -100,45 +110,69 @@ impl Runs {
     fn ran(&mut self, seq: u64, tenant: u32, event: Ran, place: Place, found: &mut Findings) {
         match event {
             Ran::Spawned { run, user, .. } => {
-                let row = Run { spawned: event, user, running: 0, ended: None };
+                let row = Run { spawned: event, user, running: 0, queued: 0, ended: None };
                 let again = self.runs.insert((tenant, run), row).is_some();
                 found.must(Rule::RunsEnd, place, !again, || format!("record {seq} spawns run {run} again"));
             }
             Ran::AttemptStarted { run, unit, attempt, reservation } => {
-                if let Some(row) = self.live(seq, (tenant, run), place, found) {
-                    row.running += 1;
-                }
-                let next = self.next_attempt(tenant, run, unit);
-                let fits = next == Some(attempt) && self.open.contains(&reservation);
-                found.must(Rule::Arms, place, fits, || {
-                    format!("record {seq} starts attempt {attempt} of unit {unit} of run {run}; the next is {next:?}")
-                });
-                let started = Attempt { state: State::Running, reservation };
-                self.attempts.insert((tenant, run, unit, attempt), started);
+                let open = self.open.contains(&reservation);
+                self.begins(seq, (tenant, run, unit, attempt), (State::Running, Some(reservation)), open, place, found);
+            }
+            Ran::AttemptQueued { run, unit, attempt } => {
+                let is_new = self.state((tenant, run, unit, attempt)).is_none();
+                self.begins(seq, (tenant, run, unit, attempt), (State::Pending, None), is_new, place, found);
+            }
+            Ran::Recalled { run, unit, attempt, source, .. } => {
+                self.begins(seq, (tenant, run, unit, attempt), (State::Succeeded, Some(source)), true, place, found);
             }
             Ran::AttemptEnded { run, unit, attempt, state } => {
-                if let Some(row) = self.live(seq, (tenant, run), place, found) {
-                    row.running = row.running.saturating_sub(1);
-                }
                 let row = self.attempts.get_mut(&(tenant, run, unit, attempt));
                 let from = row.as_ref().map(|row| row.state);
-                found.must(Rule::Arms, place, from == Some(State::Running) && state != State::Running, || {
+                found.must(Rule::Arms, place, from.is_some_and(|from| is_end(from, state)), || {
                     format!("record {seq} ends attempt {attempt} of unit {unit} of run {run} {state:?}; it is {from:?}")
                 });
                 if let Some(row) = row {
                     row.state = state;
-                    self.attempts_ended.push((row.reservation, state, seq, place));
+                    let ran = row.reservation.filter(|_| from == Some(State::Running));
+                    self.attempts_ended.extend(ran.map(|reservation| (reservation, state, seq, place)));
+                }
+                if let Some(row) = self.live(seq, (tenant, run), place, found) {
+                    row.running = row.running.saturating_sub(u32::from(from == Some(State::Running)));
+                    row.queued = row.queued.saturating_sub(u32::from(from == Some(State::Pending)));
                 }
             }
             Ran::Ended { run, outcome } => {
                 let Some(row) = self.live(seq, (tenant, run), place, found) else { return };
                 row.ended = Some((seq, outcome));
-                let running = row.running;
-                found.must(Rule::RunsEnd, place, running == 0, || {
-                    format!("record {seq} ends run {run}, and {running} attempts of it are running")
+                let (running, queued) = (row.running, row.queued);
+                found.must(Rule::RunsEnd, place, running == 0 && queued == 0, || {
+                    format!("record {seq} ends run {run}, and {running} attempts of it are running, {queued} queued")
                 });
             }
         }
+    }
+
+    /// An attempt comes to be at `now`, as its unit's next.
+    fn begins(
+        &mut self,
+        seq: u64,
+        name: AttemptName,
+        (now, reservation): (State, Option<u64>),
+        fits: bool,
+        place: Place,
+        found: &mut Findings,
+    ) {
+        let (tenant, run, unit, attempt) = name;
+        let was_queued = self.state(name) == Some(State::Pending);
+        if let Some(row) = self.live(seq, (tenant, run), place, found) {
+            row.queued = row.queued.saturating_sub(u32::from(was_queued)) + u32::from(now == State::Pending);
+            row.running += u32::from(now == State::Running);
+        }
+        let next = self.next_attempt(tenant, run, unit);
+        found.must(Rule::Arms, place, next == Some(attempt) && fits, || {
+            format!("record {seq} starts attempt {attempt} of unit {unit} of run {run}; the next is {next:?}")
+        });
+        self.attempts.insert(name, Attempt { state: now, reservation });
     }
 
     /// Each attempt that the frame ended goes together with its reservation's end, and the other way round.
@@ -147,8 +181,8 @@ impl Runs {
             let ended = self.money_ended.remove(&reservation).map(|(how, _)| how);
             let right = match state {
                 State::Succeeded => Some(Money::Settled),
-                State::Failed | State::Cancelled => Some(Money::Released),
-                State::Running | State::Indeterminate => None,
+                State::Failed | State::Cancelled | State::TimedOut => Some(Money::Released),
+                State::Running | State::Pending | State::Indeterminate => None,
             };
             if ended != right {
                 let complaint =
@@ -171,7 +205,7 @@ impl Runs {
         for (key, row) in &self.runs {
             let Ran::Spawned { user, task, workflow_version, purpose, depth, .. } = row.spawned else { continue };
             let ended = row.ended.map(|(_, how)| how);
-            tables.row(14, key, (user, task, workflow_version, purpose, depth, row.running, ended));
+            tables.row(14, key, (user, task, workflow_version, purpose, depth, row.running, row.queued, ended));
         }
         self.attempts.iter().for_each(|(key, row)| tables.row(15, key, (row.state, row.reservation)));
     }
@@ -181,7 +215,8 @@ impl Runs {
         let mut all = self.attempts.range((tenant, run, unit, 0)..=(tenant, run, unit, u32::MAX));
         let Some(((.., number), latest)) = all.next_back() else { return Some(1) };
         match latest.state {
-            State::Failed | State::Cancelled => number.checked_add(1),
+            State::Pending => Some(*number),
+            State::Failed | State::Cancelled | State::TimedOut => number.checked_add(1),
             State::Running | State::Succeeded | State::Indeterminate => None,
         }
     }
@@ -193,13 +228,19 @@ impl Runs {
 
     /// The reservation of an attempt.
     pub(super) fn reservation_of(&self, name: AttemptName) -> Option<u64> {
-        self.attempts.get(&name).map(|row| row.reservation)
+        self.attempts.get(&name)?.reservation
     }
 
     /// The first attempt of a run that is running: its unit and number.
     pub(super) fn running(&self, tenant: u32, run: u64) -> Option<(u32, u32)> {
         let mut all = self.attempts.range((tenant, run, 0, 0)..=(tenant, run, u32::MAX, u32::MAX));
         all.find(|(_, row)| row.state == State::Running).map(|((_, _, unit, number), _)| (*unit, *number))
+    }
+
+    /// The attempts of a run that are queued: unit and number.
+    pub(super) fn queued(&self, tenant: u32, run: u64) -> impl Iterator<Item = (u32, u32)> {
+        let all = self.attempts.range((tenant, run, 0, 0)..=(tenant, run, u32::MAX, u32::MAX));
+        all.filter(|(_, row)| row.state == State::Pending).map(|((_, _, unit, number), _)| (*unit, *number))
     }
 
     /// A run, if it was spawned.

@@ -5,6 +5,7 @@ use super::{
     budget::Budget,
     calls::Calls,
     commands,
+    effects::Effects,
     figures::Tally,
     files::Capsule,
     findings::{Findings, Place, Rule},
@@ -42,6 +43,7 @@ pub(super) struct Story<'a> {
     pub budget: Budget,
     pub writers: Writers,
     pub runs: Runs,
+    pub effects: Effects,
     pub calls: Calls,
     pub requests: Requests,
     pub tally: Tally,
@@ -77,6 +79,7 @@ impl<'a> Story<'a> {
             budget: Budget::default(),
             writers: Writers::default(),
             runs: Runs::default(),
+            effects: Effects::default(),
             calls: Calls::of(capsule.scenario.provider.price),
             requests: Requests::default(),
             tally: Tally::default(),
@@ -239,6 +242,7 @@ impl<'a> Story<'a> {
         if let Some(last) = fresh.last() {
             self.writers.time_passes(last.time, self.time_ns, place, found);
         }
+        self.effects.frame_begins();
         for record in fresh {
             self.hold(record, place, found);
             self.fold(record, self.log.place(record.seq), found);
@@ -271,6 +275,7 @@ impl<'a> Story<'a> {
             self.writers.time_passes(last.time, self.time_ns, place, found);
         }
         records.iter().for_each(|record| self.hold(record, place, found));
+        self.effects.frame_begins();
         let (parts, left) = parts(submitted, replies, records);
         for part in parts {
             self.part(&part, time, now_ns, place, found);
@@ -308,8 +313,8 @@ impl<'a> Story<'a> {
                 found.broken(Rule::Commands, place, complaint);
             }
         } else {
-            let Story { budget, runs, writers, .. } = &*self;
-            let judged = answers::judged(part, &Before { budget, runs, writers, time, now_ns });
+            let Story { budget, runs, writers, effects, .. } = &*self;
+            let judged = answers::judged(part, &Before { budget, runs, writers, effects, time, now_ns });
             if let Some(judged) = judged {
                 found.must(Rule::Answers, place, judged.is_ok(), || judged.err().unwrap_or_default());
             }
@@ -335,8 +340,8 @@ impl<'a> Story<'a> {
         let request = &part.asked.request;
         let lock_of = |id| self.budget.reservation(id).map(|row| Lock::Run(row.tenant, row.run));
         self.writers.admitted(request, command, lock_of, place, found);
-        let Story { budget, runs, writers, .. } = &*self;
-        let before = Before { budget, runs, writers, time, now_ns };
+        let Story { budget, runs, writers, effects, .. } = &*self;
+        let before = Before { budget, runs, writers, effects, time, now_ns };
         if !request.is_own() {
             let against = answers::against(command, part.asked, &before);
             found.must(Rule::Answers, place, against.is_none(), || {
@@ -396,6 +401,7 @@ impl<'a> Story<'a> {
         self.budget.record(record, place, found);
         self.writers.record(record, self.time_ns, place, found);
         self.runs.record(record, place, found);
+        self.effects.record(record, place, found);
         self.calls.record(record, place, found);
         self.requests.record(record, place, found);
     }
@@ -404,6 +410,7 @@ impl<'a> Story<'a> {
     pub(super) fn untold(&mut self, found: &mut Findings) -> u64 {
         let (told, chain, mut highest) = self.told;
         let mut untold = 0;
+        self.effects.frame_begins();
         let (mut time, mut last) = (None, (told, chain));
         for (record, place) in self.log.from(told) {
             untold += 1;
@@ -446,6 +453,7 @@ impl<'a> Story<'a> {
         self.writers.tables(&mut tables);
         self.requests.tables(&mut tables);
         self.budget.tables(&mut tables);
+        self.effects.tables(&mut tables);
         tables
     }
 

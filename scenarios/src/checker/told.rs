@@ -2,7 +2,9 @@
 //!
 //! Like [`super::wire`] this is the documented form set down a second time. A new fact is a new last variant.
 
-use super::wire::{AdmitOutcome, Hash, LeaseOutcome, Outcome, Refusal, ReserveOutcome, RunOutcome};
+use super::wire::{
+    AdmitOutcome, EffectClass, EffectOutcome, Hash, Key, LeaseOutcome, Outcome, Refusal, ReserveOutcome, RunOutcome,
+};
 use super::wire::{Ending, Level, Lock, Price, Purpose, Quota, Ran, State, Switch, Usage};
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +54,7 @@ pub(super) enum Command {
     Lease(LeaseCommand),
     Reserve(ReserveCommand),
     Run(RunCommand),
+    Effect(EffectCommand),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +87,23 @@ pub(super) enum RunCommand {
     Spawn { run: u64, user: u32, task: u64, workflow_version: u32, purpose: Purpose, depth: u8 },
     EndAttempt { run: u64, unit: u32, attempt: u32, state: State },
     End { run: u64, outcome: Ending },
+    Queue { run: u64, unit: u32, attempt: u32 },
+}
+
+/// A call as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Effect {
+    pub tool: u32,
+    pub content: [u8; 16],
+    pub key: Option<Key>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum EffectCommand {
+    Register { tenant: u32, tool: u32, class: Option<EffectClass> },
+    Begin { run: u64, unit: u32, attempt: u32, effect: Effect, model: u32, worst: u64 },
+    Dispatch { intent: u64 },
+    Commit { intent: u64, response: Vec<u8> },
 }
 
 impl RunCommand {
@@ -93,7 +113,7 @@ impl RunCommand {
             RunCommand::Spawn { run, user, task, workflow_version, purpose, depth } => {
                 Some(Ran::Spawned { run, user, task, workflow_version, purpose, depth })
             }
-            RunCommand::EndAttempt { .. } | RunCommand::End { .. } => None,
+            RunCommand::EndAttempt { .. } | RunCommand::End { .. } | RunCommand::Queue { .. } => None,
         }
     }
 }
@@ -143,6 +163,7 @@ pub(super) struct Decision {
 pub(super) enum Turn {
     Lock(Lock),
     Slot(u32, u32),
+    Answer(u32, Key),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,6 +188,7 @@ pub(super) enum Answered {
     TooManyRequests,
     ServerError,
     NoCredit,
+    NeverLanded,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,6 +202,9 @@ pub(super) enum Fact {
     Repeated { key: u64 },
     TurnedAway { key: u64, answered: Answered },
     RunOver { tenant: u32, run: u64, ending: Ending, wall_ns: u64, ledger_wait_ns: u64, calls: u32, whole: bool },
+    Replayed { key: u64, of: u64 },
+    Looked { key: u64, landed: bool },
+    Misled { tenant: u32, run: u64, unit: u32, source: u64 },
 }
 
 /// The engine's counts, as the last entry and `result.json` give them.
@@ -236,6 +261,10 @@ pub(super) fn plain_outcome(command: &Command) -> Option<Outcome> {
         Command::Run(RunCommand::Spawn { .. }) => Outcome::Run(RunOutcome::Spawned),
         Command::Run(RunCommand::EndAttempt { .. }) => Outcome::Run(RunOutcome::AttemptEnded),
         Command::Run(RunCommand::End { .. }) => Outcome::Run(RunOutcome::Ended),
-        Command::Lease(_) | Command::Reserve(_) => return None,
+        Command::Run(RunCommand::Queue { .. }) => Outcome::Run(RunOutcome::Queued),
+        Command::Effect(EffectCommand::Register { .. }) => Outcome::Effect(EffectOutcome::Registered),
+        Command::Effect(EffectCommand::Dispatch { .. }) => Outcome::Effect(EffectOutcome::Dispatched),
+        Command::Effect(EffectCommand::Commit { .. }) => Outcome::Effect(EffectOutcome::Committed),
+        Command::Lease(_) | Command::Reserve(_) | Command::Effect(_) => return None,
     })
 }

@@ -104,7 +104,32 @@ impl Leased {
 #[serde(deny_unknown_fields)]
 pub(super) enum Effected {
     Decided { client: u64, incarnation: u32, number: u64, acknowledged: u64, outcome: Result<Vec<Outcome>, Refusal> },
+    ToolRegistered { tenant: u32, tool: u32, class: EffectClass },
+    Intended { intent: u64, tool: u32, class: EffectClass, key: Option<Key> },
+    Dispatched { intent: u64 },
+    Committed { intent: u64, response: Vec<u8> },
 }
+
+/// What a tool's calls do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum EffectClass {
+    Idempotent,
+    Queryable,
+    Unsafe,
+}
+
+/// How far an intent is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Phase {
+    Pending,
+    Dispatched,
+    Committed,
+}
+
+/// An idempotency key.
+pub(super) type Key = [u8; 16];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -179,6 +204,8 @@ pub(super) enum State {
     Failed,
     Cancelled,
     Indeterminate,
+    Pending,
+    TimedOut,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,6 +223,8 @@ pub(super) enum Ran {
     AttemptStarted { run: u64, unit: u32, attempt: u32, reservation: u64 },
     AttemptEnded { run: u64, unit: u32, attempt: u32, state: State },
     Ended { run: u64, outcome: Ending },
+    AttemptQueued { run: u64, unit: u32, attempt: u32 },
+    Recalled { run: u64, unit: u32, attempt: u32, key: Key, source: u64 },
 }
 
 impl Ran {
@@ -204,7 +233,9 @@ impl Ran {
             Ran::Spawned { run, .. }
             | Ran::AttemptStarted { run, .. }
             | Ran::AttemptEnded { run, .. }
-            | Ran::Ended { run, .. } => run,
+            | Ran::Ended { run, .. }
+            | Ran::AttemptQueued { run, .. }
+            | Ran::Recalled { run, .. } => run,
         }
     }
 }
@@ -223,6 +254,7 @@ impl Event {
         match self {
             Event::Admit(Admitted::HaltSet { tenant, .. } | Admitted::QuotaSet { tenant, .. })
             | Event::Reserve(Budgeted::CapSet { tenant, .. } | Budgeted::SlotsSet { tenant, .. }) => Some(*tenant),
+            Event::Effect(Effected::ToolRegistered { tenant, .. }) => Some(*tenant),
             Event::Reserve(Budgeted::PriceSet(_)) => Some(0),
             Event::Lease(event) => Some(event.lock().tenant()),
             Event::Effect(_) | Event::Reserve(_) | Event::Run(_) => None,
@@ -234,6 +266,7 @@ impl Event {
         matches!(
             self,
             Event::Admit(_)
+                | Event::Effect(Effected::ToolRegistered { .. })
                 | Event::Reserve(Budgeted::CapSet { .. } | Budgeted::SlotsSet { .. } | Budgeted::PriceSet(_))
         )
     }
@@ -246,6 +279,17 @@ pub(super) enum Outcome {
     Lease(LeaseOutcome),
     Reserve(ReserveOutcome),
     Run(RunOutcome),
+    Effect(EffectOutcome),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) enum EffectOutcome {
+    Registered,
+    Begun(u64),
+    Recalled { source: u64, response: Vec<u8> },
+    Dispatched,
+    Committed,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -275,6 +319,7 @@ pub(super) enum RunOutcome {
     Spawned,
     AttemptEnded,
     Ended,
+    Queued,
 }
 
 /// Why the ledger said no, by the room that did.
@@ -315,6 +360,15 @@ pub(super) enum LeaseRefusal {
 pub(super) enum EffectRefusal {
     Empty,
     Misnumbered { number: u64, acknowledged: u64 },
+    NoClass { tool: u32 },
+    UnknownTool { tool: u32 },
+    WrongKey { tool: u32, class: EffectClass, right: Option<Key> },
+    InFlight { key: Key, leader: u64 },
+    AnsweredMeanwhile { key: Key, answered_by: u64 },
+    UnknownIntent { intent: u64 },
+    WrongPhase { intent: u64, phase: Phase },
+    SameFrame { intent: u64, phase: Phase },
+    TooLong { bytes: u64 },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -344,6 +398,7 @@ pub(super) enum RunRefusal {
     IllegalArm { unit: u32, attempt: u32, from: Option<State>, to: State },
     ReservationDisagrees { unit: u32, attempt: u32, to: State },
     AttemptRunning { run: u64, unit: u32, attempt: u32 },
+    IntentDisagrees { unit: u32, attempt: u32, to: State, phase: Phase },
 }
 
 impl Refusal {

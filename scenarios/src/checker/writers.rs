@@ -3,7 +3,7 @@
 use super::{
     findings::{Findings, Place, Rule},
     tables::Tables,
-    told::{Authority, Command, LeaseCommand, Request, ReserveCommand, RunCommand, Submitted},
+    told::{Authority, Command, EffectCommand, LeaseCommand, Request, ReserveCommand, RunCommand, Submitted},
     wire::{Budgeted, Event, Leased, Lock, Ran, Record},
 };
 use std::collections::BTreeMap;
@@ -50,7 +50,8 @@ impl Writers {
     pub(super) fn record(&mut self, record: &Record, true_ns: u64, place: Place, found: &mut Findings) {
         match record.event {
             Event::Lease(event) => self.leased(record, event, true_ns, place, found),
-            Event::Run(event @ (Ran::AttemptStarted { .. } | Ran::AttemptEnded { .. } | Ran::Ended { .. })) => {
+            Event::Run(Ran::Spawned { .. }) => {}
+            Event::Run(event) => {
                 let Some(origin) = record.origin else { return };
                 let lock = Lock::Run(record.tenant, event.run());
                 let row = self.locks.entry(lock).or_default();
@@ -178,15 +179,21 @@ impl Writers {
                 return self.under(Some(held), held.lock, request, place, found);
             }
             Command::Lease(_) | Command::Run(RunCommand::Spawn { .. }) => return,
-            Command::Run(RunCommand::EndAttempt { run, .. } | RunCommand::End { run, .. })
+            Command::Run(
+                RunCommand::EndAttempt { run, .. } | RunCommand::End { run, .. } | RunCommand::Queue { run, .. },
+            )
+            | Command::Effect(EffectCommand::Begin { run, .. })
             | Command::Reserve(ReserveCommand::Reserve { run, .. }) => Lock::Run(request.tenant, run),
-            Command::Reserve(ReserveCommand::Settle { reservation, .. } | ReserveCommand::Release { reservation }) => {
+            Command::Effect(
+                EffectCommand::Dispatch { intent: reservation } | EffectCommand::Commit { intent: reservation, .. },
+            )
+            | Command::Reserve(ReserveCommand::Settle { reservation, .. } | ReserveCommand::Release { reservation }) => {
                 match lock_of(reservation) {
                     Some(lock) => lock,
                     None => return,
                 }
             }
-            Command::Admit(_) | Command::Reserve(_) => Lock::Owner,
+            Command::Admit(_) | Command::Reserve(_) | Command::Effect(EffectCommand::Register { .. }) => Lock::Owner,
         };
         self.under(request.authority.filter(|held| held.lock == needed), needed, request, place, found);
     }

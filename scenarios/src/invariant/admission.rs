@@ -11,8 +11,8 @@ use kernel::{
 };
 use std::collections::BTreeMap;
 
-/// `halt-holds`: from the record that sets a tenant's halt, or the whole ledger's, to the one that lifts it, no run is spawned
-/// and nothing is reserved there.
+/// `halt-holds`: from the record that sets a tenant's halt, or the whole ledger's, to the one that lifts it, no run is spawned,
+/// nothing is reserved and no call is dispatched there.
 #[derive(Debug, Default)]
 pub struct HaltHolds {
     /// The switches that are on, each with the record that set it.
@@ -32,6 +32,7 @@ impl HaltHolds {
             }
             Event::Run(run::Event::Spawned { run, .. }) => format!("run {run} is spawned"),
             Event::Reserve(reserve::Event::Reserved { run, unit, .. }) => format!("unit {unit} of run {run} reserves"),
+            Event::Effect(effect::Event::Dispatched { intent }) => format!("the call of intent {intent} may leave"),
             _ => return Ok(()),
         };
         for switch in [TenantId::LEDGER, record.tenant] {
@@ -50,7 +51,7 @@ impl Invariant for HaltHolds {
     }
 
     fn states(&self) -> &'static str {
-        "while a halt is on no run is spawned and nothing is reserved"
+        "while a halt is on no run is spawned, nothing is reserved and no call is dispatched"
     }
 
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {

@@ -59,11 +59,13 @@ fn made_by(submitted: &Submitted, left: &[Record]) -> usize {
                 Event::Lease(lease::Event::Expired { .. }) => ticks,
                 Event::Admit(_) => !ticks,
                 Event::Reserve(event) => !ticks && is_setting(event),
+                Event::Effect(effect::Event::ToolRegistered { .. }) => !ticks,
                 _ => false,
             })
             .count();
     }
-    let decided = left.iter().position(|record| matches!(record.event, Event::Effect(_)));
+    let decides = |record: &Record| matches!(record.event, Event::Effect(effect::Event::Decided { .. }));
+    let decided = left.iter().position(decides);
     decided.map_or(0, |at| match &left[at].event {
         Event::Effect(effect::Event::Decided { client, incarnation, number, .. })
             if (*client, *incarnation, *number) == (request.client, request.incarnation, request.number) =>

@@ -3,6 +3,7 @@
 use super::{Invariant, Moment, Rest, Saw, budget::Running, by_seq::BySeq, lookup::Lookup};
 use crate::fact::{Answered, Fact};
 use kernel::{
+    effect::{self, Class},
     id::{Fence, ReservationId, RunId, TenantId, UnitId, UserId},
     money::Usage,
     record::{Event, Record},
@@ -23,11 +24,14 @@ fn ended_by(record: &Record) -> Option<ReservationId> {
 }
 
 /// `unknown-has-cause`: an attempt becomes indeterminate only when its call had left and whoever says so, under its own fence,
-/// had got no answer to the last call it sent. A successor may not know what its predecessor learned.
+/// had got no answer to the last call it sent. A successor may not know what its predecessor learned; nor whether a call that
+/// cannot be sent again had left, once it was dispatched.
 #[derive(Debug, Default)]
 pub struct UnknownHasCause {
     /// Per open key, the last call of each sender.
     calls: Lookup<ReservationId, Vec<LastCall>>,
+    /// Open intents of calls that are not idempotent, and whether they may have left.
+    once: Lookup<ReservationId, bool>,
     running: Running,
 }
 
@@ -42,10 +46,25 @@ impl UnknownHasCause {
     fn record(&mut self, record: &Record) -> Result<(), String> {
         if let Some(ended) = ended_by(record) {
             self.calls.remove(&ended);
+            self.once.remove(&ended);
+        }
+        match record.event {
+            Event::Effect(effect::Event::Intended { intent, class, .. }) if class != Class::Idempotent => {
+                self.once.insert(intent, false);
+            }
+            Event::Effect(effect::Event::Dispatched { intent }) => {
+                if let Some(may_have_left) = self.once.get_mut(&intent) {
+                    *may_have_left = true;
+                }
+            }
+            _ => {}
         }
         let Some((key, AttemptState::Indeterminate)) = self.running.fold(record) else { return Ok(()) };
         let fence = record.origin.map_or(Fence(0), |origin| origin.fence);
         let Some(calls) = self.calls.get(&key) else {
+            if self.once.get(&key) == Some(&true) {
+                return Ok(());
+            }
             return Err(format!("record {}: the outcome of call {key} is unknown, and it never left", record.seq));
         };
         let own = calls.iter().rev().find(|call| call.fence == fence);
@@ -83,7 +102,7 @@ impl Invariant for UnknownHasCause {
     }
 
     fn states(&self) -> &'static str {
-        "an outcome is unknown only of a call that left and whose sender got no answer"
+        "an outcome is unknown only of a call that left, or may have left but once, and whose sender got no answer"
     }
 
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
@@ -240,6 +259,11 @@ impl Invoice {
                     }
                     Some(_) => return Err(format!("{key} is charged {cost}, and no call left under it")),
                     None => return Err(format!("{key} is charged {cost}, and is not reserved")),
+                }
+            }
+            Fact::Replayed { key, .. } => {
+                if let Some(row) = self.keys.find_mut(key) {
+                    row.charged = Some(Usage::default());
                 }
             }
             Fact::Repeated { key } if self.keys.find(key).is_none_or(|row| row.charged.is_none()) => {

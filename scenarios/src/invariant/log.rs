@@ -92,9 +92,11 @@ impl Dense {
         let Some(origin) = record.origin else { return Err(format!("record {seq} is sequenced and has no origin")) };
         let (run, spawns) = match *event {
             run::Event::Spawned { run, .. } => (run, true),
-            run::Event::AttemptStarted { run, .. } => (run, false),
-            run::Event::AttemptEnded { run, .. } => (run, false),
-            run::Event::Ended { run, .. } => (run, false),
+            run::Event::AttemptStarted { run, .. }
+            | run::Event::AttemptEnded { run, .. }
+            | run::Event::AttemptQueued { run, .. }
+            | run::Event::Recalled { run, .. }
+            | run::Event::Ended { run, .. } => (run, false),
         };
         if origin.run != run {
             return Err(format!("record {seq} is about run {run}, and stands in run {}", origin.run));

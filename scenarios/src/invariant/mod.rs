@@ -5,6 +5,7 @@
 //!
 //! - [`admission`]: halts and quotas.
 //! - [`budget`]: caps and slots, each reservation's one end, what is open.
+//! - [`effects`]: intents, memo and single-flight.
 //! - [`calls`]: what left agents and what the provider charged, against what the ledger says.
 //! - [`writers`]: locks, fences and lease terms.
 //! - [`log`]: sequence, hashes, durability, rebuild.
@@ -17,6 +18,7 @@ mod batch;
 pub mod budget;
 mod by_seq;
 pub mod calls;
+pub mod effects;
 #[cfg(test)]
 pub(crate) mod history;
 pub mod log;
@@ -114,6 +116,10 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<writers::LeaseTerms>::default(),
         Box::<writers::BelievedHolders>::default(),
         Box::<replies::DecidedOnce>::default(),
+        Box::<effects::Intents>::default(),
+        Box::<effects::DispatchedFirst>::default(),
+        Box::<effects::OneFlight>::default(),
+        Box::<effects::AskedOnce>::default(),
         Box::<calls::UnknownHasCause>::default(),
         Box::<calls::ReleasedUncharged>::default(),
         Box::<calls::Invoice>::default(),

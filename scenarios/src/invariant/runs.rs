@@ -26,6 +26,7 @@ pub struct RunsEnd {
 struct Run {
     user: UserId,
     running: u32,
+    queued: u32,
     /// The latest attempt of each unit, until the run has ended.
     units: BTreeMap<UnitId, Attempt>,
     /// The record that ended it, and how.
@@ -36,8 +37,19 @@ struct Run {
 struct Attempt {
     number: u32,
     state: AttemptState,
-    reservation: ReservationId,
+    reservation: Option<ReservationId>,
 }
+
+/// The arms by which an attempt ends.
+const ENDS: [(AttemptState, AttemptState); 7] = [
+    (AttemptState::Pending, AttemptState::Cancelled),
+    (AttemptState::Pending, AttemptState::TimedOut),
+    (AttemptState::Running, AttemptState::Succeeded),
+    (AttemptState::Running, AttemptState::Failed),
+    (AttemptState::Running, AttemptState::TimedOut),
+    (AttemptState::Running, AttemptState::Cancelled),
+    (AttemptState::Running, AttemptState::Indeterminate),
+];
 
 impl RunsEnd {
     fn fold(&mut self, record: &Record) -> Result<(), String> {
@@ -72,46 +84,49 @@ impl RunsEnd {
     fn in_run(&mut self, seq: u64, tenant: TenantId, event: &run::Event) -> Result<(), String> {
         match *event {
             run::Event::Spawned { run, user, .. } => {
-                let begun = Run { user, running: 0, units: BTreeMap::new(), ended: None };
+                let begun = Run { user, running: 0, queued: 0, units: BTreeMap::new(), ended: None };
                 self.not_ended.insert((tenant, run));
                 if self.runs.insert((tenant, run), begun).is_some() {
                     return Err(format!("record {seq} spawns run {run} of tenant {tenant} again"));
                 }
             }
             run::Event::AttemptStarted { run, unit, attempt, reservation } => {
+                let was_queued = self.begins(seq, "starts", (tenant, run, unit), attempt)?;
                 let row = live(&mut self.runs, seq, (tenant, run))?;
-                row.running += 1;
-                let last = row.units.get(&unit);
-                let next = last.map_or(1, |last| last.number + 1);
-                let what = format_args!("record {seq} starts attempt {attempt} of unit {unit} of run {run}");
-                if attempt != next {
-                    return Err(format!("{what}; the next is {next}"));
-                }
-                if let Some(last) = last
-                    && (matches!(last.state, AttemptState::Running | AttemptState::Succeeded)
-                        || self.open.contains(&last.reservation))
-                {
-                    let open = self.open.contains(&last.reservation);
-                    let (state, before) = (last.state, last.reservation);
-                    return Err(format!("{what}; the one before is {state:?}, its reservation {before} open: {open}"));
-                }
+                (row.running, row.queued) = (row.running + 1, row.queued - u32::from(was_queued));
+                let reservation = Some(reservation);
                 let started = Attempt { number: attempt, state: AttemptState::Running, reservation };
                 row.units.insert(unit, started);
             }
+            run::Event::AttemptQueued { run, unit, attempt } => {
+                if self.begins(seq, "queues", (tenant, run, unit), attempt)? {
+                    return Err(format!("record {seq} queues attempt {attempt} of unit {unit} of run {run} again"));
+                }
+                let row = live(&mut self.runs, seq, (tenant, run))?;
+                row.queued += 1;
+                row.units.insert(unit, Attempt { number: attempt, state: AttemptState::Pending, reservation: None });
+            }
+            run::Event::Recalled { run, unit, attempt, .. } => {
+                let was_queued = self.begins(seq, "recalls", (tenant, run, unit), attempt)?;
+                let row = live(&mut self.runs, seq, (tenant, run))?;
+                row.queued -= u32::from(was_queued);
+                row.units.insert(unit, Attempt { number: attempt, state: AttemptState::Succeeded, reservation: None });
+            }
             run::Event::AttemptEnded { run, unit, attempt, state } => {
                 let row = live(&mut self.runs, seq, (tenant, run))?;
-                row.running = row.running.saturating_sub(1);
                 let what = format_args!("record {seq} ends attempt {attempt} of unit {unit} of run {run} {state:?}");
-                match row.units.get_mut(&unit) {
-                    Some(row) if row.number == attempt && row.state == AttemptState::Running => {
-                        if state == AttemptState::Running {
-                            return Err(format!("{what}, which is no end"));
-                        }
-                        row.state = state;
-                        self.attempts_ended.push((row.reservation, state, seq));
+                let was_running = match row.units.get_mut(&unit) {
+                    Some(at) if at.number == attempt && ENDS.contains(&(at.state, state)) => {
+                        let before = std::mem::replace(&mut at.state, state);
+                        at.reservation.filter(|_| before == AttemptState::Running)
                     }
-                    Some(row) => return Err(format!("{what}; the latest is {}, {:?}", row.number, row.state)),
+                    Some(at) => return Err(format!("{what}; the latest is {}, {:?}", at.number, at.state)),
                     None => return Err(format!("{what}; none ever started")),
+                };
+                self.attempts_ended.extend(was_running.map(|reservation| (reservation, state, seq)));
+                match was_running {
+                    Some(_) => row.running = row.running.saturating_sub(1),
+                    None => row.queued = row.queued.saturating_sub(1),
                 }
             }
             run::Event::Ended { run, outcome } => {
@@ -122,9 +137,33 @@ impl RunsEnd {
                 if row.running > 0 {
                     return Err(format!("record {seq} ends run {run}, and {} attempts of it are running", row.running));
                 }
+                if row.queued > 0 {
+                    return Err(format!("record {seq} ends run {run}, and {} attempts of it are queued", row.queued));
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether an attempt that begins was queued. If not it is its unit's next, and the one before came to nothing.
+    fn begins(&mut self, seq: u64, how: &str, key: (TenantId, RunId, UnitId), attempt: u32) -> Result<bool, String> {
+        let last = live(&mut self.runs, seq, (key.0, key.1))?.units.get(&key.2);
+        if last.is_some_and(|last| last.number == attempt && last.state == AttemptState::Pending) {
+            return Ok(true);
+        }
+        let next = last.map_or(1, |last| last.number + 1);
+        let what = format_args!("record {seq} {how} attempt {attempt} of unit {} of run {}", key.2, key.1);
+        if attempt != next {
+            return Err(format!("{what}; the next is {next}"));
+        }
+        let Some(last) = last else { return Ok(false) };
+        let open = last.reservation.is_some_and(|reservation| self.open.contains(&reservation));
+        let goes_on = matches!(last.state, AttemptState::Running | AttemptState::Pending | AttemptState::Succeeded);
+        if goes_on || open {
+            let (state, before) = (last.state, last.reservation.map_or(0, |reservation| reservation.0));
+            return Err(format!("{what}; the one before is {state:?}, its reservation {before} open: {open}"));
+        }
+        Ok(false)
     }
 
     /// Each attempt that this frame ended goes together with its reservation's end, and the other way round.
@@ -133,8 +172,8 @@ impl RunsEnd {
             let ended = self.reservations_ended.remove(&reservation);
             let agrees = match state {
                 AttemptState::Succeeded => ended == Some(true),
-                AttemptState::Failed | AttemptState::Cancelled => ended == Some(false),
-                AttemptState::Running | AttemptState::Indeterminate => ended.is_none(),
+                AttemptState::Failed | AttemptState::Cancelled | AttemptState::TimedOut => ended == Some(false),
+                AttemptState::Running | AttemptState::Pending | AttemptState::Indeterminate => ended.is_none(),
             };
             if !agrees {
                 let how = match ended {
@@ -254,7 +293,7 @@ mod tests {
         let cases: [(&str, Vec<Event>, &str); 9] = [
             ("a retry of what runs", vec![other.clone(), again.clone()], "the one before is Running"),
             ("a skipped number", vec![reserved(next, UNIT.0, 3, 1), started(next, UNIT.0, 3)], "the next is 2"),
-            ("an end that is none", vec![attempt_ended(1, AttemptState::Running)], "which is no end"),
+            ("an end that is none", vec![attempt_ended(1, AttemptState::Running)], "the latest is 1, Running"),
             ("another attempt's end", vec![attempt_ended(2, AttemptState::Failed)], "the latest is 1, Running"),
             ("succeeded unpaid", vec![succeeded()], "reservation 8 has not ended"),
             ("succeeded and released", vec![released(open), succeeded()], "reservation 8 is released"),

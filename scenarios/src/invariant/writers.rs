@@ -3,6 +3,7 @@
 use super::{Invariant, Moment, Part, Rest, Saw, by_seq::BySeq, lookup::Lookup, parts};
 use crate::fact::Fact;
 use kernel::{
+    effect,
     id::{ClientId, ExecutorId, Fence, LedgerTime, ReservationId},
     lease::{self, Lock},
     record::{Event, Record},
@@ -101,15 +102,26 @@ impl OneWriter {
         for command in &request.commands {
             let needed = match command {
                 Command::Lease(_) | Command::Run(run::Command::Spawn { .. }) => continue,
-                Command::Run(run::Command::EndAttempt { run, .. } | run::Command::End { run, .. })
+                Command::Run(
+                    run::Command::EndAttempt { run, .. }
+                    | run::Command::End { run, .. }
+                    | run::Command::Queue { run, .. },
+                )
+                | Command::Effect(effect::Command::Begin { run, .. })
                 | Command::Reserve(reserve::Command::Reserve { run, .. }) => Lock::Run(request.tenant, *run),
                 Command::Reserve(
                     reserve::Command::Settle { reservation, .. } | reserve::Command::Release { reservation },
+                )
+                | Command::Effect(
+                    effect::Command::Dispatch { intent: reservation }
+                    | effect::Command::Commit { intent: reservation, .. },
                 ) => match self.runs.find(*reservation) {
                     Some(lock) => *lock,
                     None => continue,
                 },
-                Command::Admit(_) | Command::Reserve(_) => Lock::Owner,
+                Command::Admit(_) | Command::Reserve(_) | Command::Effect(effect::Command::Register { .. }) => {
+                    Lock::Owner
+                }
             };
             let row = self.locks.get(&needed).copied().unwrap_or_default();
             let under = request.authority.filter(|authority| authority.lock == needed);

@@ -13,16 +13,23 @@
 //! - Authority is asked for by the command that needs it, before all else: another lock or none is `NoAuthority`, a fence below
 //!   the highest `Deposed`, and all else but the current grant `NotHolder`. A settle or release under a run's lock names that
 //!   run's reservations alone; under none, its own run's lock is the one it needs.
-//! - What begins something, a spawn of a run that is not known or a reserve, is asked by `admit` before all else: the user's
-//!   quota (depth, runs of the day, what the day may cost), then the halt switches, the ledger's own first.
+//! - What begins something, a spawn of a run that is not known or a reserve with or without an intent, is asked by `admit` before
+//!   all else: the user's quota (depth, runs of the day, what the day may cost), then the halt switches, the ledger's own first;
+//!   a dispatch is asked for the halt alone.
 //! - A lease: a term (`NoTerm`), somebody to hold it (`Nobody`), the request's own tenant (`OtherTenant`), then the holder's extension, then `Waits` or `Held`, then `WaiterExpired`; a tick expires
 //!   the earliest end first.
 //! - A reserve: authority, the run, its end, the price, an amount, the attempt (the first, or the one after a failed or
-//!   cancelled one: an unknown outcome is never retried), the caps from the lowest level up (a sum past counting, no cap, over
+//!   cancelled or timed-out one, or one that is queued: an unknown outcome is never retried), the caps from the lowest level up (a sum past counting, no cap, over
 //!   the cap), the slots (`Waits` or `NoSlot` while none is free), and at last the waiter's own term.
+//! - A begin: authority, the run, its end, the tool, the key, the attempt, an answer under the key, a leader under it (`Waits` or
+//!   `InFlight`), then all that a reserve asks. A dispatch or a commit: authority as for a settle, the intent, the owner's, the
+//!   phase, the frame; a dispatch then an answer under the key and another leader, a commit its length. A settle or a release asks
+//!   for the reservation's end and the owner's before its intent's phase, and an attempt's end for its money before that.
+//! - Who leads a key ends with its attempt or with the lease of its run; an intent that is dispatched without a leader leads.
 //! - An attempt ends after its reservation did in the same request; a reservation that a run ended alone disagrees at its end.
 //! - Ledger time is the writer's reading on top of the highest time committed when it opened; the first reading is the base.
 
+mod effects;
 mod rules;
 mod tables;
 #[cfg(test)]
@@ -230,6 +237,7 @@ impl Invariant for Model {
                 Ok(())
             }
             Saw::Ledger(Announcement::Committed { now_ns, submitted, replies, .. }, records) => {
+                self.tables.begin_frame();
                 let time = self.time_at(*now_ns);
                 if let Some(record) = records.iter().find(|record| record.time != time) {
                     return Err(format!(

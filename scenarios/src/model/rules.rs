@@ -1,9 +1,13 @@
 //! The rules, as documented with each command and refusal; see the module above for the order they are read in.
 
-use super::tables::{AttemptRow, End, LockRow, ReservationRow, RunRow, Tables, accounts};
+use super::{
+    effects,
+    tables::{AttemptRow, End, LockRow, ReservationRow, RunRow, Tables, accounts},
+};
 use crate::invariant::budget::cost_of;
 use kernel::{
     admit::{self, DepthTier},
+    effect::{self, Phase},
     id::{ClientId, ExecutorId, Fence, LedgerTime, ReservationId, RunId, TenantId, UnitId, UserId},
     lease::{self, Authority, Lock},
     money::{MicroUsd, Usage},
@@ -27,7 +31,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    fn may_wait(&self) -> bool {
+    pub(super) fn may_wait(&self) -> bool {
         self.wait_ns > 0 && self.now_ns <= self.waits_until_ns
     }
 
@@ -49,7 +53,7 @@ impl<R: Into<Refusal>> From<R> for Stop {
     }
 }
 
-type Made = (Outcome, Vec<Event>);
+pub(super) type Made = (Outcome, Vec<Event>);
 
 /// Decides a request's commands in order and folds what they do; if one stops it, nothing has happened.
 pub(super) fn decide_all(
@@ -97,15 +101,18 @@ fn decide(tables: &Tables, seq: u64, asked: &Asked, command: &Command) -> Result
             reserve::Command::Reserve { .. } => reserve(tables, seq, asked, command),
             reserve::Command::Settle { reservation, usage } => {
                 let row = of_run(tables, asked, reservation)?;
+                effects::may_end(tables, reservation, |phase| phase == Phase::Committed)?;
                 end_reservation(tables, reservation, &row, Some(usage), false)
             }
             reserve::Command::Release { reservation } => {
                 let row = of_run(tables, asked, reservation)?;
+                effects::may_end(tables, reservation, |phase| phase != Phase::Dispatched)?;
                 end_reservation(tables, reservation, &row, None, false)
             }
             reserve::Command::Resolve { reservation, charged } => resolve(tables, asked, reservation, charged),
         },
         Command::Run(command) => run(tables, asked, command),
+        Command::Effect(command) => effects::decide(tables, seq, asked, command),
     }
 }
 
@@ -119,11 +126,13 @@ fn may_begin(tables: &Tables, asked: &Asked, command: &Command) -> Result<(), St
             }
             may_spawn(tables, asked, user, depth)?;
         }
-        Command::Reserve(reserve::Command::Reserve { run, worst, .. }) => {
+        Command::Reserve(reserve::Command::Reserve { run, worst, .. })
+        | Command::Effect(effect::Command::Begin { run, worst, .. }) => {
             if let Some(row) = tables.runs.find((tenant, run)) {
                 may_spend(tables, asked, row.user, worst)?;
             }
         }
+        Command::Effect(effect::Command::Dispatch { .. }) => {}
         _ => return Ok(()),
     }
     for switch in [TenantId::LEDGER, tenant] {
@@ -176,7 +185,7 @@ fn set_admission(tables: &Tables, asked: &Asked, command: &admit::Command) -> Re
 }
 
 /// Whether the request writes under the current grant of `needed`.
-fn authority(tables: &Tables, asked: &Asked, needed: Lock) -> Result<(), Stop> {
+pub(super) fn authority(tables: &Tables, asked: &Asked, needed: Lock) -> Result<(), Stop> {
     match asked.authority {
         Some(held) if held.lock == needed => holds(tables, held).map(|_| ()),
         _ => Err(lease::Refusal::NoAuthority { needed }.into()),
@@ -274,7 +283,7 @@ fn set(tables: &Tables, asked: &Asked, command: &reserve::Command) -> Result<Mad
 }
 
 /// A run that was spawned and has not ended.
-fn live_run(tables: &Tables, tenant: TenantId, run: RunId) -> Result<RunRow, Stop> {
+pub(super) fn live_run(tables: &Tables, tenant: TenantId, run: RunId) -> Result<RunRow, Stop> {
     match tables.runs.find((tenant, run)) {
         None => Err(run::Refusal::Unknown { run }.into()),
         Some(row) if row.ended => Err(run::Refusal::Ended { run }.into()),
@@ -282,7 +291,7 @@ fn live_run(tables: &Tables, tenant: TenantId, run: RunId) -> Result<RunRow, Sto
     }
 }
 
-fn reserve(tables: &Tables, seq: u64, asked: &Asked, command: &reserve::Command) -> Result<Made, Stop> {
+pub(super) fn reserve(tables: &Tables, seq: u64, asked: &Asked, command: &reserve::Command) -> Result<Made, Stop> {
     let reserve::Command::Reserve { run, unit, attempt, model, worst } = *command else {
         unreachable!("only a reserve reserves")
     };
@@ -293,15 +302,7 @@ fn reserve(tables: &Tables, seq: u64, asked: &Asked, command: &reserve::Command)
     if worst == MicroUsd::ZERO {
         return Err(reserve::Refusal::Nothing.into());
     }
-    let next = match tables.latest(tenant, run, unit) {
-        None => Some(1),
-        Some((latest, row)) => {
-            matches!(row.state, AttemptState::Failed | AttemptState::Cancelled).then_some(latest + 1)
-        }
-    };
-    if next != Some(attempt) {
-        return Err(reserve::Refusal::WrongAttempt { run, unit, attempt, next }.into());
-    }
+    is_next(tables, tenant, run, unit, attempt)?;
     let day = asked.time.day();
     for (level, account) in Level::ALL.into_iter().zip(accounts(tenant, run, unit, user, day)) {
         let of = if level == Level::LedgerDay { TenantId::LEDGER } else { tenant };
@@ -330,6 +331,25 @@ fn reserve(tables: &Tables, seq: u64, asked: &Asked, command: &reserve::Command)
     let started = run::Event::AttemptStarted { run, unit, attempt, reservation };
     let outcome = Outcome::Reserve(reserve::Outcome::Reserved(reservation));
     Ok((outcome, vec![Event::Reserve(reserved), Event::Run(started)]))
+}
+
+/// The attempt of a unit that may be admitted: the first, one that is queued, or the one after an attempt that came to nothing.
+fn next_of(tables: &Tables, tenant: TenantId, run: RunId, unit: UnitId) -> Option<u32> {
+    use AttemptState::{Cancelled, Failed, Indeterminate, Pending, Running, Succeeded, TimedOut};
+    match tables.latest(tenant, run, unit).map(|(latest, row)| (latest, row.state)) {
+        None => Some(1),
+        Some((latest, Pending)) => Some(latest),
+        Some((latest, Failed | Cancelled | TimedOut)) => Some(latest + 1),
+        Some((_, Running | Succeeded | Indeterminate)) => None,
+    }
+}
+
+pub(super) fn is_next(tables: &Tables, tenant: TenantId, run: RunId, unit: UnitId, attempt: u32) -> Result<(), Stop> {
+    let next = next_of(tables, tenant, run, unit);
+    if next != Some(attempt) {
+        return Err(reserve::Refusal::WrongAttempt { run, unit, attempt, next }.into());
+    }
+    Ok(())
 }
 
 /// The attempt that a reservation was made for.
@@ -409,37 +429,73 @@ fn run(tables: &Tables, asked: &Asked, command: &run::Command) -> Result<Made, S
                 Some(_) => Err(run::Refusal::Taken { run }.into()),
             }
         }
-        run::Command::EndAttempt { run, unit, attempt, state: to } => {
+        run::Command::EndAttempt { run, unit, attempt, state } => end_attempt(tables, asked, run, unit, attempt, state),
+        run::Command::Queue { run, unit, attempt } => {
             authority(tables, asked, Lock::Run(tenant, run))?;
             live_run(tables, tenant, run)?;
-            let row = tables.attempts.find((tenant, run, unit, attempt));
-            let from = row.map(|row| row.state);
-            let right = match to {
-                AttemptState::Succeeded => Some(End::Settled),
-                AttemptState::Failed | AttemptState::Cancelled => Some(End::Released),
-                AttemptState::Running | AttemptState::Indeterminate => None,
-            };
-            if from != Some(AttemptState::Running) || to == AttemptState::Running {
-                return Err(run::Refusal::IllegalArm { unit, attempt, from, to }.into());
+            if tables.attempts.find((tenant, run, unit, attempt)).is_some() {
+                return Err(reserve::Refusal::WrongAttempt { run, unit, attempt, next: None }.into());
             }
-            if row.and_then(|row| tables.reservations.find(row.reservation)?.end) != right {
-                return Err(run::Refusal::ReservationDisagrees { unit, attempt, to }.into());
-            }
-            let ended = run::Event::AttemptEnded { run, unit, attempt, state: to };
-            Ok((Outcome::Run(run::Outcome::AttemptEnded), vec![Event::Run(ended)]))
+            is_next(tables, tenant, run, unit, attempt)?;
+            let queued = run::Event::AttemptQueued { run, unit, attempt };
+            Ok((Outcome::Run(run::Outcome::Queued), vec![Event::Run(queued)]))
         }
         run::Command::End { run, outcome } => {
             authority(tables, asked, Lock::Run(tenant, run))?;
             live_run(tables, tenant, run)?;
             let all = (tenant, run, UnitId(0), 0)..=(tenant, run, UnitId(u32::MAX), u32::MAX);
-            let running = tables.attempts.range(all).find(|(_, row)| row.state == AttemptState::Running);
+            let running = tables.attempts.range(all.clone()).find(|(_, row)| row.state == AttemptState::Running);
             if let Some(((.., unit, attempt), _)) = running {
                 return Err(run::Refusal::AttemptRunning { run, unit, attempt }.into());
             }
-            let ended = run::Event::Ended { run, outcome };
-            Ok((Outcome::Run(run::Outcome::Ended), vec![Event::Run(ended)]))
+            let queued = tables.attempts.range(all).filter(|(_, row)| row.state == AttemptState::Pending);
+            let cancelled = queued.map(|((.., unit, attempt), _)| {
+                Event::Run(run::Event::AttemptEnded { run, unit, attempt, state: AttemptState::Cancelled })
+            });
+            let ended = Event::Run(run::Event::Ended { run, outcome });
+            Ok((Outcome::Run(run::Outcome::Ended), cancelled.chain([ended]).collect()))
         }
     }
+}
+
+fn end_attempt(
+    tables: &Tables,
+    asked: &Asked,
+    run: RunId,
+    unit: UnitId,
+    attempt: u32,
+    to: AttemptState,
+) -> Result<Made, Stop> {
+    let tenant = asked.tenant;
+    authority(tables, asked, Lock::Run(tenant, run))?;
+    live_run(tables, tenant, run)?;
+    let row = tables.attempts.find((tenant, run, unit, attempt));
+    let from = row.map(|row| row.state);
+    let right = match (from, to) {
+        (Some(AttemptState::Pending), AttemptState::Cancelled | AttemptState::TimedOut) => None,
+        (Some(AttemptState::Running), AttemptState::Succeeded) => Some(End::Settled),
+        (Some(AttemptState::Running), AttemptState::Failed | AttemptState::Cancelled | AttemptState::TimedOut) => {
+            Some(End::Released)
+        }
+        (Some(AttemptState::Running), AttemptState::Indeterminate) => None,
+        _ => return Err(run::Refusal::IllegalArm { unit, attempt, from, to }.into()),
+    };
+    let reservation = row.and_then(|row| row.reservation);
+    if reservation.and_then(|reservation| tables.reservations.find(reservation)?.end) != right {
+        return Err(run::Refusal::ReservationDisagrees { unit, attempt, to }.into());
+    }
+    if let Some(phase) = reservation.and_then(|intent| tables.intents.find(intent)).map(|row| row.phase) {
+        let right = match to {
+            AttemptState::Cancelled | AttemptState::TimedOut => phase != Phase::Dispatched,
+            AttemptState::Indeterminate => phase == Phase::Dispatched,
+            _ => phase == Phase::Committed,
+        };
+        if !right {
+            return Err(run::Refusal::IntentDisagrees { unit, attempt, to, phase }.into());
+        }
+    }
+    let ended = run::Event::AttemptEnded { run, unit, attempt, state: to };
+    Ok((Outcome::Run(run::Outcome::AttemptEnded), vec![Event::Run(ended)]))
 }
 
 /// Whether every reservation that a run's request ended has an attempt that ended with it.

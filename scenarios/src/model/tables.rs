@@ -3,7 +3,11 @@
 use crate::invariant::Lookup;
 use kernel::{
     admit::{self, DepthTier, Quota, Switch},
-    id::{ClientId, ExecutorId, Fence, LedgerTime, ModelId, ReservationId, RunId, TaskId, TenantId, UnitId, UserId},
+    effect::{self, Class, Key, Phase, Response},
+    id::{
+        ClientId, ExecutorId, Fence, LedgerTime, ModelId, ReservationId, RunId, TaskId, TenantId, ToolId, UnitId,
+        UserId,
+    },
     lease::{self, Lock},
     money::{MicroUsd, Price},
     record::Event,
@@ -89,6 +93,10 @@ impl<K: Copy, V: Copy, M: Rows<K, V>> Journaled<K, V, M> {
         self.before.clear();
     }
 
+    fn forget_all(&mut self) {
+        (self.rows, self.before) = (M::default(), Vec::new());
+    }
+
     fn undo(&mut self) {
         for (key, value) in self.before.drain(..).rev() {
             match value {
@@ -125,7 +133,15 @@ pub(super) struct RunRow {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttemptRow {
     pub state: AttemptState,
-    pub reservation: ReservationId,
+    pub reservation: Option<ReservationId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IntentRow {
+    pub tenant: TenantId,
+    pub run: RunId,
+    pub key: Option<Key>,
+    pub phase: Phase,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -220,6 +236,17 @@ pub(super) struct Tables {
     pub reservations: Ordered<ReservationId, ReservationRow>,
     pub runs: Journaled<(TenantId, RunId), RunRow>,
     pub attempts: Ordered<AttemptKey, AttemptRow>,
+    pub tools: Journaled<(TenantId, ToolId), Class>,
+    /// Intents whose attempts run or await the owner.
+    pub intents: Journaled<ReservationId, IntentRow>,
+    /// Intents that the frame at hand moved.
+    pub moved: Journaled<ReservationId, ()>,
+    /// Who asks under each key.
+    pub leaders: Journaled<(TenantId, Key), ReservationId>,
+    /// Under which reservation each key was answered.
+    pub answered: Journaled<(TenantId, Key), ReservationId>,
+    /// What open intents and answered ones came back with. What a request that is undone brought is overwritten by the next.
+    pub responses: BTreeMap<ReservationId, Response>,
 }
 
 impl Tables {
@@ -238,6 +265,11 @@ impl Tables {
         self.reservations.keep();
         self.runs.keep();
         self.attempts.keep();
+        self.tools.keep();
+        self.intents.keep();
+        self.moved.keep();
+        self.leaders.keep();
+        self.answered.keep();
     }
 
     /// What was folded since the last keeping never happened.
@@ -255,6 +287,16 @@ impl Tables {
         self.reservations.undo();
         self.runs.undo();
         self.attempts.undo();
+        self.tools.undo();
+        self.intents.undo();
+        self.moved.undo();
+        self.leaders.undo();
+        self.answered.undo();
+    }
+
+    /// A new frame begins.
+    pub(super) fn begin_frame(&mut self) {
+        self.moved.forget_all();
     }
 
     /// The latest attempt of a unit.
@@ -270,7 +312,7 @@ impl Tables {
             Event::Lease(event) => self.fold_lease(event),
             Event::Reserve(event) => self.fold_reserve(tenant, event),
             Event::Run(event) => self.fold_run(tenant, day, event),
-            Event::Effect(_) => {}
+            Event::Effect(event) => self.fold_effect(tenant, event),
         }
     }
 
@@ -301,10 +343,73 @@ impl Tables {
             }
             lease::Event::Yielded { .. } | lease::Event::Expired { .. } => LockRow { holder: None, ..row },
         };
-        if let Some(holder) = row.holder {
-            self.ends.put((holder.until, lock), ());
+        match (row.holder, lock) {
+            (Some(holder), _) => self.ends.put((holder.until, lock), ()),
+            (None, Lock::Run(tenant, run)) => self.leads_no_more(tenant, run),
+            (None, Lock::Owner) => {}
         }
         self.locks.put(lock, row);
+    }
+
+    /// A run whose lock nobody holds asks nothing.
+    fn leads_no_more(&mut self, tenant: TenantId, run: RunId) {
+        let all = (tenant, run, UnitId(0), 0)..=(tenant, run, UnitId(u32::MAX), u32::MAX);
+        let running = self.attempts.range(all).filter(|(_, row)| row.state == AttemptState::Running);
+        let intents: Vec<ReservationId> = running.filter_map(|(_, row)| row.reservation).collect();
+        intents.into_iter().for_each(|intent| self.asks_no_more(intent));
+    }
+
+    fn asks_no_more(&mut self, intent: ReservationId) {
+        let Some(row) = self.intents.find(intent) else { return };
+        if let Some(key) = row.key
+            && self.leaders.find((row.tenant, key)) == Some(intent)
+        {
+            self.leaders.remove((row.tenant, key));
+        }
+    }
+
+    fn fold_effect(&mut self, tenant: TenantId, event: &effect::Event) {
+        match *event {
+            effect::Event::Decided { .. } => {}
+            effect::Event::ToolRegistered { tenant, tool, class } => self.tools.put((tenant, tool), class),
+            effect::Event::Intended { intent, key, .. } => {
+                let Some(run) = self.reservations.find(intent).map(|row| row.run) else { return };
+                self.intents.put(intent, IntentRow { tenant, run, key, phase: Phase::Pending });
+                self.moved.put(intent, ());
+                if let Some(key) = key {
+                    self.leaders.put((tenant, key), intent);
+                }
+            }
+            effect::Event::Dispatched { intent } => {
+                let Some(row) = self.intents.find(intent) else { return };
+                self.intents.put(intent, IntentRow { phase: Phase::Dispatched, ..row });
+                self.moved.put(intent, ());
+                if let Some(key) = row.key {
+                    self.leaders.put((tenant, key), intent);
+                }
+            }
+            effect::Event::Committed { intent, ref response } => {
+                let Some(row) = self.intents.find(intent) else { return };
+                self.intents.put(intent, IntentRow { phase: Phase::Committed, ..row });
+                self.moved.put(intent, ());
+                if row.key.is_some() {
+                    self.responses.insert(intent, response.clone());
+                }
+            }
+        }
+    }
+
+    /// An attempt that ran ends: its intent with it, unless its outcome is unknown; what it was answered is remembered.
+    fn end_intent(&mut self, intent: ReservationId, state: AttemptState) {
+        self.asks_no_more(intent);
+        let Some(row) = self.intents.find(intent).filter(|_| state != AttemptState::Indeterminate) else { return };
+        self.intents.remove(intent);
+        match row.key {
+            Some(key) if state == AttemptState::Succeeded && self.answered.find((row.tenant, key)).is_none() => {
+                self.answered.put((row.tenant, key), intent);
+            }
+            _ => _ = self.responses.remove(&intent),
+        }
     }
 
     fn fold_reserve(&mut self, tenant: TenantId, event: &reserve::Event) {
@@ -341,6 +446,9 @@ impl Tables {
         let user = (row.tenant, row.user);
         self.live.put(user, self.live.find(user).unwrap_or(0).saturating_sub(1));
         self.reservations.put(reservation, ReservationRow { end: Some(end), ..row });
+        if end == End::ByOwner && self.intents.find(reservation).is_some() {
+            self.intents.remove(reservation);
+        }
     }
 
     fn fold_run(&mut self, tenant: TenantId, day: u32, event: &run::Event) {
@@ -350,14 +458,23 @@ impl Tables {
                 self.taken.put((tenant, user, day), self.taken.find((tenant, user, day)).unwrap_or(0) + 1);
             }
             run::Event::AttemptStarted { run, unit, attempt, reservation } => {
-                let row = AttemptRow { state: AttemptState::Running, reservation };
+                let row = AttemptRow { state: AttemptState::Running, reservation: Some(reservation) };
                 self.attempts.put((tenant, run, unit, attempt), row);
             }
             run::Event::AttemptEnded { run, unit, attempt, state } => {
                 let key = (tenant, run, unit, attempt);
                 if let Some(row) = self.attempts.find(key) {
                     self.attempts.put(key, AttemptRow { state, ..row });
+                    row.reservation.into_iter().for_each(|intent| self.end_intent(intent, state));
                 }
+            }
+            run::Event::AttemptQueued { run, unit, attempt } => {
+                let row = AttemptRow { state: AttemptState::Pending, reservation: None };
+                self.attempts.put((tenant, run, unit, attempt), row);
+            }
+            run::Event::Recalled { run, unit, attempt, source, .. } => {
+                let row = AttemptRow { state: AttemptState::Succeeded, reservation: Some(source) };
+                self.attempts.put((tenant, run, unit, attempt), row);
             }
             run::Event::Ended { run, .. } => {
                 if let Some(row) = self.runs.find((tenant, run)) {

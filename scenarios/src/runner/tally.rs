@@ -44,10 +44,27 @@ pub struct Raw {
     pub over_cap: [u64; Level::ALL.len()],
 }
 
+/// A refusal's kind in the room `effect`.
+fn named_effect(refusal: &effect::Refusal) -> &'static str {
+    use effect::Refusal as E;
+    match refusal {
+        E::Empty => "empty",
+        E::Misnumbered { .. } => "misnumbered",
+        E::NoClass { .. } => "no-class",
+        E::UnknownTool { .. } => "unknown-tool",
+        E::WrongKey { .. } => "wrong-key",
+        E::InFlight { .. } => "in-flight",
+        E::AnsweredMeanwhile { .. } => "answered-meanwhile",
+        E::UnknownIntent { .. } => "unknown-intent",
+        E::WrongPhase { .. } => "wrong-phase",
+        E::SameFrame { .. } => "same-frame",
+        E::TooLong { .. } => "too-long",
+    }
+}
+
 /// A refusal's room and kind, as figures name them.
 fn named(refusal: &Refusal) -> (&'static str, &'static str) {
     use admit::Refusal as A;
-    use effect::Refusal as E;
     use lease::Refusal as L;
     use reserve::Refusal as V;
     use run::Refusal as R;
@@ -75,13 +92,7 @@ fn named(refusal: &Refusal) -> (&'static str, &'static str) {
                 L::OtherTenant { .. } => "other-tenant",
             },
         ),
-        Refusal::Effect(refusal) => (
-            "effect",
-            match refusal {
-                E::Empty => "empty",
-                E::Misnumbered { .. } => "misnumbered",
-            },
-        ),
+        Refusal::Effect(refusal) => ("effect", named_effect(refusal)),
         Refusal::Reserve(refusal) => (
             "reserve",
             match refusal {
@@ -108,6 +119,7 @@ fn named(refusal: &Refusal) -> (&'static str, &'static str) {
                 R::Ended { .. } => "ended",
                 R::IllegalArm { .. } => "illegal-arm",
                 R::ReservationDisagrees { .. } => "reservation-disagrees",
+                R::IntentDisagrees { .. } => "intent-disagrees",
                 R::AttemptRunning { .. } => "attempt-running",
             },
         ),
@@ -120,13 +132,14 @@ pub(super) struct Tally {
     raw: Raw,
     /// The records folded so far: a frame may be seen twice, when it was made and when the ledger was opened after it.
     next_seq: u64,
-    /// Open reservations: what each sets aside, and for which run.
-    open: BTreeMap<ReservationId, (MicroUsd, (TenantId, RunId))>,
+    /// Open reservations: what each sets aside, for which run, and whether a call left under it.
+    open: BTreeMap<ReservationId, (MicroUsd, (TenantId, RunId), bool)>,
     charged: BTreeSet<ReservationId>,
     /// Runs that had a call turned away for want of credit.
     without_credit: BTreeSet<(TenantId, RunId)>,
     refused: BTreeMap<(&'static str, &'static str), u64>,
-    waited: BTreeSet<(ClientId, u32, u64)>,
+    /// Requests that waited, and whether for a slot.
+    waited: BTreeSet<(ClientId, u32, u64, bool)>,
 }
 
 impl Tally {
@@ -171,10 +184,11 @@ impl Tally {
             Announcement::Committed { submitted, replies, frame, .. } => {
                 self.figures.ledger_commits += u64::from(frame.is_some());
                 for (submitted, reply) in submitted.iter().zip(replies) {
-                    let Reply::Waits(Turn::Slot(..)) = reply else { continue };
-                    let request = &submitted.request;
-                    if self.waited.insert((request.client, request.incarnation, request.number)) {
-                        self.figures.reserves_waited += 1;
+                    let Reply::Waits(turn @ (Turn::Slot(..) | Turn::Answer(..))) = reply else { continue };
+                    let (request, for_slot) = (&submitted.request, matches!(turn, Turn::Slot(..)));
+                    if self.waited.insert((request.client, request.incarnation, request.number, for_slot)) {
+                        self.figures.reserves_waited += u64::from(for_slot);
+                        self.figures.questions_waited += u64::from(!for_slot);
                     }
                 }
             }
@@ -194,7 +208,7 @@ impl Tally {
         match &record.event {
             record::Event::Reserve(reserve::Event::Reserved { reservation, run, worst, .. }) => {
                 figures.reserves_admitted += 1;
-                self.open.insert(*reservation, (*worst, (record.tenant, *run)));
+                self.open.insert(*reservation, (*worst, (record.tenant, *run), false));
             }
             record::Event::Reserve(reserve::Event::Settled { reservation, cost, .. }) => {
                 figures.calls_served += 1;
@@ -209,6 +223,7 @@ impl Tally {
             record::Event::Lease(lease::Event::Granted { fence, .. }) => {
                 figures.lease_takeovers += u64::from(*fence > Fence(1));
             }
+            record::Event::Run(run::Event::Recalled { .. }) => figures.memo_hits += 1,
             record::Event::Run(run::Event::Ended { run, outcome }) => {
                 figures.runs_ended += 1;
                 self.raw.runs += 1;
@@ -241,10 +256,14 @@ impl Tally {
     fn fact(&mut self, fact: &Fact) {
         let figures = &mut self.figures;
         match fact {
-            Fact::CallSent { .. } => figures.calls_sent += 1,
+            Fact::CallSent { key, .. } => {
+                figures.calls_sent += 1;
+                let again = self.open.get_mut(key).is_none_or(|(.., sent)| std::mem::replace(sent, true));
+                figures.calls_resent += u64::from(again);
+            }
             Fact::ActedOn { seq, .. } => figures.replies_uncommitted += u64::from(*seq >= self.next_seq),
             Fact::TurnedAway { key, answered: Answered::NoCredit } => {
-                self.without_credit.extend(self.open.get(key).map(|(_, run)| *run));
+                self.without_credit.extend(self.open.get(key).map(|(_, run, _)| *run));
             }
             Fact::Charged { key, cost, .. } => {
                 figures.calls_charged += 1;
@@ -283,7 +302,7 @@ impl Tally {
             ledger_wait_ppm: per(self.raw.ledger_wait_ns, self.raw.wall_ns, 1_000_000),
             refusals: self.refused.iter().map(|((room, kind), times)| (format!("{room}.{kind}"), *times)).collect(),
             reservations_open: self.open.len() as u64,
-            open_micro_usd: self.open.values().fold(0, |sum, (worst, _)| sum.saturating_add(worst.0)),
+            open_micro_usd: self.open.values().fold(0, |sum, (worst, ..)| sum.saturating_add(worst.0)),
             overspends,
             ..self.figures.clone()
         }

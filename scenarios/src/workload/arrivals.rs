@@ -4,7 +4,7 @@
 //! fraction, no zone), `ContextTokens` and `GeneratedTokens`, in any order and among others, as in the Azure LLM inference
 //! traces (Patel et al., "Splitwise", ISCA 2024). Lines end in LF or CRLF, the last one perhaps in neither.
 
-use super::{Item, Unit, WorkList, run, user};
+use super::{Call, Item, Unit, WorkList, run, user};
 use csv::{ByteRecord, ReaderBuilder};
 use kernel::{id::UnitId, money::Usage};
 use std::io::Read;
@@ -190,7 +190,7 @@ pub fn work(arrivals: &Arrivals, agents: u32, agents_per_user: u32) -> WorkList 
 }
 
 fn unit(name: u32, row: &Arrival) -> Unit {
-    Unit { unit: UnitId(name), stage: 0, usage: row.usage, most: row.usage, due_ns: row.at_ns }
+    Unit { unit: UnitId(name), stage: 0, usage: row.usage, most: row.usage, due_ns: row.at_ns, call: Call::OWN }
 }
 
 fn next_record(csv: &mut csv::Reader<&[u8]>, record: &mut ByteRecord) -> Result<bool, ArrivalError> {

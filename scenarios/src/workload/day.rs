@@ -4,7 +4,7 @@
 //! an open loop. What a run asks for does not depend on the hour. With the caps of `catalogue/day.toml` a user's day is used up
 //! when about half of it is over; from then on every run is refused, until the ledger's next day begins.
 
-use super::{Item, Unit, WorkList, Workload, run, user};
+use super::{Call, Item, Unit, WorkList, Workload, run, user};
 use crate::scenario::Sizes;
 use kernel::{id::UnitId, money::Usage};
 use sim::Stream;
@@ -40,7 +40,7 @@ fn draw(sizes: &Sizes, seed: u64, index: u32, item: u32, part_ns: u64) -> Item {
     let mut unit = |name| {
         let (input_tokens, output_tokens) = (draws.between(3_000, 5_000), draws.between(600, 1_000));
         let usage = Usage { input_tokens, output_tokens };
-        Unit { unit: UnitId(name), stage: name, usage, most: MOST, due_ns }
+        Unit { unit: UnitId(name), stage: name, usage, most: MOST, due_ns, call: Call::OWN }
     };
     let units = (0..CALLS).map(&mut unit).collect();
     Item { run: run(index, item), user: user(index, sizes.agents_per_user), units, stands_by: false }

@@ -13,7 +13,7 @@
 //! All ask at once, so that every look-up comes before any settlement: sixty-four agents at the last dollar of a user's day,
 //! with calls of fifty cents, are admitted twice. A ledger that counts a call only after it lets them all through.
 
-use super::{Item, Unit, WorkList, Workload, run};
+use super::{Call, Item, Unit, WorkList, Workload, run};
 use crate::scenario::Sizes;
 use kernel::{
     id::{UnitId, UserId},
@@ -51,7 +51,7 @@ pub fn work(sizes: &Sizes, price: &Price, seed: u64) -> WorkList {
     };
     let unit = |(name, output_tokens): (u32, u64)| {
         let usage = Usage { input_tokens: 0, output_tokens };
-        Unit { unit: UnitId(name), stage: 0, usage, most: usage, due_ns: 0 }
+        Unit { unit: UnitId(name), stage: 0, usage, most: usage, due_ns: 0, call: Call::OWN }
     };
     let item = |index| Item {
         run: run(index, 0),

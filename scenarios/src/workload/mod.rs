@@ -7,14 +7,17 @@ pub mod arrivals;
 pub mod contention;
 pub mod day;
 pub mod edge;
+pub mod effects;
 pub mod producers;
 pub mod research;
+pub mod stampede;
 pub mod takeover;
 
 use crate::scenario::Scenario;
 use kernel::{
     admit::DepthTier,
-    id::{RunId, UnitId, UserId},
+    effect::{Class, Content, Question},
+    id::{ModelId, RunId, UnitId, UserId},
     money::Usage,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -29,6 +32,8 @@ pub const ALL: &[Workload] = &[
     day::WORKLOAD,
     producers::WORKLOAD,
     takeover::WORKLOAD,
+    stampede::WORKLOAD,
+    effects::WORKLOAD,
 ];
 
 /// What agents do, as scenario files name it. Two are equal that have one name.
@@ -95,6 +100,47 @@ pub struct Unit {
     pub most: Usage,
     /// When it is due, in nanoseconds from the run of the world's start; 0 for as soon as its stage begins.
     pub due_ns: u64,
+    /// What it asks, and of what kind of tool.
+    #[serde(default = "Call::own", skip_serializing_if = "Call::is_own")]
+    pub call: Call,
+}
+
+/// What a unit asks, and of what kind of tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Call {
+    /// The class of the tool.
+    pub class: Class,
+    /// The question, if others ask it too; `None` for one that no other unit asks.
+    pub shared: Option<u32>,
+}
+
+impl Call {
+    /// A question of the unit's own to an idempotent tool, as a model is.
+    pub const OWN: Call = Call { class: Class::Idempotent, shared: None };
+
+    fn own() -> Call {
+        Call::OWN
+    }
+
+    fn is_own(&self) -> bool {
+        *self == Call::OWN
+    }
+}
+
+impl Unit {
+    /// What the unit of `run` asks `model`.
+    pub fn content(&self, run: RunId, model: ModelId) -> Content {
+        let Unit { unit, call: Call { shared, .. }, .. } = self;
+        let mut own = [0; 12];
+        own[..8].copy_from_slice(&run.0.to_le_bytes());
+        own[8..].copy_from_slice(&unit.0.to_le_bytes());
+        let (step, prompt) = match shared {
+            Some(question) => (b"shared".as_slice(), question.to_le_bytes().to_vec()),
+            None => (b"own".as_slice(), own.to_vec()),
+        };
+        Content::of(&Question { step, input: b"", prompt: &prompt, model, parameters: b"" })
+    }
 }
 
 /// One run on an agent's list.

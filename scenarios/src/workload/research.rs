@@ -15,7 +15,7 @@
 //! unit passes 0.10: a run without faults is never refused. Over its length a run keeps 1.2 reservations live in the mean, so
 //! that eight agents of one user nearly fill ten slots and sometimes wait for one.
 
-use super::{Item, Unit, WorkList, Workload, run, user};
+use super::{Call, Item, Unit, WorkList, Workload, run, user};
 use crate::scenario::Sizes;
 use kernel::{id::UnitId, money::Usage};
 use sim::Stream;
@@ -79,6 +79,6 @@ pub(super) fn draw(sizes: &Sizes, seed: u64, index: u32, item: u32) -> Item {
 impl Tokens {
     fn draw(&self, draws: &mut Stream, stage: u32) -> Unit {
         let usage = usage(draws.between(self.input.0, self.input.1), draws.between(self.output.0, self.output.1));
-        Unit { unit: UnitId(0), stage, usage, most: self.most, due_ns: 0 }
+        Unit { unit: UnitId(0), stage, usage, most: self.most, due_ns: 0, call: Call::OWN }
     }
 }

@@ -87,7 +87,7 @@ fn more_live(folder: &mut Folder) {
     });
 }
 
-const FORGED: [(&str, Forge, &str); 40] = [
+const FORGED: [(&str, Forge, &str); 43] = [
     ("a unit's cap lower than what was reserved", |f| cap(f, Level::Unit, 1), "caps"),
     ("a run's cap lower", |f| cap(f, Level::Run, 1), "caps"),
     ("a user's day's cap lower", |f| cap(f, Level::UserDay, 1), "caps"),
@@ -513,12 +513,51 @@ const FORGED: [(&str, Forge, &str); 40] = [
             f.ledger(|told, _| match told {
                 Announcement::Committed { submitted, .. } => {
                     submitted.iter_mut().flat_map(|asked| &mut asked.request.commands).any(|command| match command {
-                        Command::Reserve(reserve::Command::Reserve { worst, .. }) => {
+                        Command::Effect(effect::Command::Begin { worst, .. }) => {
                             worst.0 += 1;
                             true
                         }
                         _ => false,
                     })
+                }
+                _ => false,
+            })
+        },
+        "commands",
+    ),
+    (
+        "a dispatch of what was not intended",
+        |f| {
+            event(f, |event| match event {
+                Event::Effect(effect::Event::Dispatched { intent }) => {
+                    intent.0 += 1;
+                    true
+                }
+                _ => false,
+            })
+        },
+        "arms",
+    ),
+    (
+        "a call under another key",
+        |f| {
+            event(f, |event| match event {
+                Event::Effect(effect::Event::Intended { key: Some(key), .. }) => {
+                    key.0[0] ^= 1;
+                    true
+                }
+                _ => false,
+            })
+        },
+        "commands",
+    ),
+    (
+        "a response that nobody gave",
+        |f| {
+            event(f, |event| match event {
+                Event::Effect(effect::Event::Committed { response, .. }) => {
+                    response.0[0] ^= 1;
+                    true
                 }
                 _ => false,
             })
@@ -540,7 +579,7 @@ const FORGED: [(&str, Forge, &str); 40] = [
     ),
 ];
 
-const CLAIMED: [(&str, Forge, &str); 10] = [
+const CLAIMED: [(&str, Forge, &str); 12] = [
     ("a table that opened otherwise", |f| f.result["tables_at_rest"][5]["opened"] = "0".repeat(64).into(), "tables"),
     (
         "tables of another log",
@@ -583,6 +622,32 @@ const CLAIMED: [(&str, Forge, &str); 10] = [
             f.facts(|fact| match fact {
                 Fact::CallSent { unit, .. } => {
                     unit.0 += 1;
+                    true
+                }
+                _ => false,
+            })
+        },
+        "calls",
+    ),
+    (
+        "a call that leaves undispatched",
+        |f| {
+            f.facts(|fact| match fact {
+                Fact::CallSent { key, .. } => {
+                    key.0 += 1;
+                    true
+                }
+                _ => false,
+            })
+        },
+        "calls",
+    ),
+    (
+        "an answer to another question",
+        |f| {
+            f.facts(|fact| match *fact {
+                Fact::CallSent { tenant, run, unit, key, .. } => {
+                    *fact = Fact::Misled { tenant, run, unit, source: key };
                     true
                 }
                 _ => false,
@@ -638,7 +703,7 @@ const CLAIMED: [(&str, Forge, &str); 10] = [
         "a charge for what was turned away and released",
         |f| {
             f.facts(|fact| match *fact {
-                Fact::TurnedAway { key, answered: Answered::TooManyRequests | Answered::ServerError } => {
+                Fact::TurnedAway { key, answered } if answered != Answered::NeverLanded => {
                     *fact = Fact::Charged { key, usage: kernel::money::Usage::default(), cost: MicroUsd(0) };
                     true
                 }
