@@ -5,6 +5,7 @@
 
 pub mod kind;
 pub mod limiter;
+pub mod parsing;
 pub mod plan;
 pub mod swarm;
 

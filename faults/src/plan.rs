@@ -1,6 +1,9 @@
 //! A plan is a list of faults, each with when, where and for how long.
 
-use crate::kind::{Family, Kind};
+use crate::{
+    kind::{Family, Kind},
+    parsing::explained,
+};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -341,8 +344,7 @@ impl Plan {
         struct Head {
             format: i64,
         }
-        let unreadable =
-            |error: toml::de::Error| PlanError::Unreadable { why: error.to_string().trim_end().to_owned() };
+        let unreadable = |error: toml::de::Error| PlanError::Unreadable { why: explained(text, &error) };
         let head: Head = toml::from_str(text).map_err(unreadable)?;
         if head.format != i64::from(FORMAT) {
             return Err(PlanError::Format { found: u32::try_from(head.format).unwrap_or(u32::MAX) });
