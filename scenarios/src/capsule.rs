@@ -4,12 +4,13 @@
 //! or the drawing of work has changed. It says what build made it and what came of it, so that a replay can be compared.
 
 use crate::{
+    file,
     invariant::Broken,
     runner::{Provenance, RunReport, RunSpec, SpecError, Verdict},
     scenario::{Scenario, StoreKind},
     workload::{Call, Item, Unit, WorkList},
 };
-use faults::Plan;
+use faults::{Plan, parsing::explained};
 use kernel::{
     effect::Class,
     id::{RunId, UnitId, UserId},
@@ -18,17 +19,10 @@ use kernel::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sim::{Engine, Recording};
-use std::{
-    io::{self, Read, Write},
-    path::Path,
-    sync::Arc,
-};
+use std::{io, path::Path, sync::Arc};
 
 /// The version of the capsule format this code reads and writes.
 pub const FORMAT: u32 = 1;
-
-/// The longest capsule that is read.
-const MOST_BYTES: u64 = 256 << 20;
 
 /// A capsule cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -160,14 +154,20 @@ mod wide {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
         #[derive(Deserialize)]
-        #[serde(untagged)]
+        #[serde(
+            untagged,
+            expecting = "a whole number from 0 to 18446744073709551615 is wanted, and above 9223372036854775807 in quotes"
+        )]
         enum Written {
             Small(u64),
             Text(String),
         }
         match Written::deserialize(from)? {
             Written::Small(number) => Ok(number),
-            Written::Text(text) => text.parse().map_err(serde::de::Error::custom),
+            Written::Text(text) => text.parse().map_err(|_| {
+                let text: String = text.chars().take(32).collect();
+                serde::de::Error::custom(format!("{text:?} is no whole number from 0 to {}", u64::MAX))
+            }),
         }
     }
 }
@@ -264,14 +264,13 @@ impl Capsule {
         struct Head {
             format: i64,
         }
-        let unreadable =
-            |error: toml::de::Error| CapsuleError::Unreadable { why: error.to_string().trim_end().to_owned() };
-        let head: Head = toml::from_str(text).map_err(unreadable)?;
+        let unreadable = |text: &str, error: toml::de::Error| CapsuleError::Unreadable { why: explained(text, &error) };
+        let head: Head = toml::from_str(text).map_err(|error| unreadable(text, error))?;
         if head.format != i64::from(FORMAT) {
             return Err(CapsuleError::Format { found: head.format });
         }
         let text = undigested(text)?;
-        let capsule: Capsule = toml::from_str(text).map_err(unreadable)?;
+        let capsule: Capsule = toml::from_str(text).map_err(|error| unreadable(text, error))?;
         capsule.spec()?;
         Ok(capsule)
     }
@@ -308,36 +307,16 @@ impl Capsule {
     }
 
     /// Reads the capsule in a file.
-    #[expect(clippy::disallowed_methods, reason = "a capsule is a file of the machine, read before any run")]
     pub fn load(path: &Path) -> Result<Capsule, CapsuleError> {
-        let read = || {
-            let mut bytes = Vec::new();
-            std::fs::File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-            if bytes.len() as u64 > MOST_BYTES {
-                return Err(io::Error::other(format!("it is longer than {MOST_BYTES} bytes")));
-            }
-            Ok(bytes)
-        };
-        let bytes = read().map_err(|source| file("read", path, source))?;
+        let bytes = file::read(path, file::MOST_BYTES).map_err(|source| unfiled("read", path, source))?;
         let text = String::from_utf8(bytes).map_err(|error| CapsuleError::Unreadable { why: error.to_string() })?;
         Capsule::from_toml(&text)
     }
 
-    /// Saves the capsule: written beside its place and renamed into it, replacing what was there.
-    #[expect(clippy::disallowed_methods, reason = "a capsule is a file of the machine, written after the run is over")]
+    /// Saves the capsule, replacing what was there.
     pub fn save(&self, path: &Path) -> Result<(), CapsuleError> {
-        let text = self.to_toml()?;
-        let write = || {
-            let beside = crate::runner::beside(path)?;
-            let mut to = std::fs::File::create(&beside)?;
-            let written = to.write_all(text.as_bytes()).and_then(|()| to.sync_all());
-            let published = written.and_then(|()| std::fs::rename(&beside, path));
-            if published.is_err() {
-                let _ = std::fs::remove_file(&beside);
-            }
-            published
-        };
-        write().map_err(|source| file("write", path, source))
+        let saved = file::publish(path, self.to_toml()?.as_bytes());
+        saved.map_err(|unpublished| unfiled("write", path, unpublished.source))
     }
 }
 
@@ -352,6 +331,6 @@ fn undigested(text: &str) -> Result<&str, CapsuleError> {
     if digest == blake3::hash(rest.as_bytes()).to_hex().as_str() { Ok(rest) } else { Err(CapsuleError::Changed) }
 }
 
-fn file(doing: &'static str, path: &Path, source: io::Error) -> CapsuleError {
+fn unfiled(doing: &'static str, path: &Path, source: io::Error) -> CapsuleError {
     CapsuleError::File { doing, path: path.display().to_string(), source }
 }

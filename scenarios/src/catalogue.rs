@@ -1,8 +1,11 @@
 //! The scenarios that ship with shakedown, and a user's own by path.
 
-use crate::scenario::{FORMAT, Scenario, Senseless};
+use crate::{
+    file,
+    scenario::{FORMAT, Scenario, Senseless},
+};
 use serde::Deserialize;
-use std::{io::Read, path::Path};
+use std::path::Path;
 
 /// The shipped scenarios: name and file.
 const SHIPPED: [(&str, &str); 11] = [
@@ -93,19 +96,9 @@ pub fn find(name_or_path: &str) -> Result<Scenario, CatalogueError> {
         let nearest = nearest(name_or_path, &names());
         return Err(CatalogueError::Unknown { name: name_or_path.escape_debug().to_string(), nearest });
     }
-    let text = read(Path::new(name_or_path))
+    let text = file::read_text(Path::new(name_or_path), MOST_BYTES)
         .map_err(|source| CatalogueError::Unreadable { path: name_or_path.to_owned(), source })?;
     parse(&text, name_or_path)
-}
-
-#[expect(clippy::disallowed_methods, reason = "a user's own scenario is a file of the machine, read before any run")]
-fn read(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(std::io::Error::other(format!("it is longer than {MOST_BYTES} bytes; a scenario is a page")));
-    }
-    Ok(text)
 }
 
 /// Reads a scenario from TOML and checks every value of it. `whence` says where it is from, for errors.
@@ -117,7 +110,7 @@ pub fn parse(text: &str, whence: &str) -> Result<Scenario, CatalogueError> {
     }
     let unreadable = |error: toml::de::Error| CatalogueError::NotAScenario {
         whence: whence.to_owned(),
-        why: error.to_string().trim_end().to_owned(),
+        why: faults::parsing::explained(text, &error),
     };
     let head: Head = toml::from_str(text).map_err(unreadable)?;
     if head.format != i64::from(FORMAT) {

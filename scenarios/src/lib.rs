@@ -7,6 +7,7 @@
 //!   reference that predicts budgets and leases after each commit.
 //! - [`runner`]: one run from a [`runner::RunSpec`] to its verdict; [`capsule`]: a run as a file that plays it again;
 //!   [`gate`]: many seeds dealt over scenarios, and what they add up to.
+//! - [`file`]: files of the machine, read within a limit and published whole.
 //! - [`checker`]: a kept run worked out again from its files alone, by code that shares nothing with all of the above.
 //!
 //! What is deliberately not here: no rule of the ledger (those are in `kernel`), no fault mechanism (`sim`) and no drawing of
@@ -17,6 +18,7 @@ pub mod cast;
 pub mod catalogue;
 pub mod checker;
 pub mod fact;
+pub mod file;
 pub mod gate;
 pub mod invariant;
 pub mod model;

@@ -22,8 +22,7 @@ mod tally;
 mod weather;
 mod witness;
 
-pub(crate) use folder::beside;
-pub use folder::{BLOCK_BYTES, Provenance, ResultFile, TableAtRest, write_folder};
+pub use folder::{BLOCK_BYTES, Provenance, ResultFile, TableAtRest, probe_folder, write_folder};
 pub use play::{PANICKED, RunError, play};
 pub use spec::{Choices, PlanChoice, SpecError, drawn, spec};
 pub use tally::Raw;

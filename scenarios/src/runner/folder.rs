@@ -7,11 +7,13 @@
 )]
 
 use super::{Run, RunReport, RunSpec};
-use crate::capsule::Capsule;
+use crate::{
+    capsule::Capsule,
+    file::{Unpublished, beside},
+};
 use kernel::record::Record;
 use serde::{Deserialize, Serialize};
 use std::{
-    ffi::OsString,
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
@@ -61,29 +63,41 @@ pub struct TableAtRest {
     pub rebuilt: Option<String>,
 }
 
-/// Writes the folder of a run that was recorded in full. An empty folder in its place is replaced; anything else is refused.
-pub fn write_folder(dir: &Path, spec: &RunSpec, run: &Run, provenance: &Provenance) -> io::Result<()> {
-    let beside = beside(dir)?;
-    if beside.exists() {
-        fs::remove_dir_all(&beside)?;
-    }
-    fs::create_dir_all(&beside)?;
-    let written = write_files(&beside, spec, run, provenance).and_then(|()| fs::rename(&beside, dir));
-    if written.is_err() {
-        let _ = fs::remove_dir_all(&beside);
-    }
-    written.map_err(|error| {
-        io::Error::new(error.kind(), format!("cannot write the run's folder {}: {error}", dir.display()))
+/// Writes the folder of a run that was recorded in full. An empty folder in its place is replaced, and a link to one is
+/// followed; anything else is refused.
+pub fn write_folder(dir: &Path, spec: &RunSpec, run: &Run, provenance: &Provenance) -> Result<(), Unpublished> {
+    let write = |beside: &Path, place: &Path| {
+        write_files(beside, spec, run, provenance).and_then(|()| fs::rename(beside, place))
+    };
+    with_folder_beside(dir, write)
+}
+
+/// Whether a run's folder can be written at `dir`, found out by making what is above it, and one beside it with a file in it,
+/// which is removed again.
+pub fn probe_folder(dir: &Path) -> Result<(), Unpublished> {
+    with_folder_beside(dir, |beside, _| {
+        fs::write(beside.join("probe"), "there is room")?;
+        fs::remove_dir_all(beside)
     })
 }
 
-/// A name beside `path`, on the same file system, that no other process writes.
-pub(crate) fn beside(path: &Path) -> io::Result<PathBuf> {
-    let name = path.file_name().ok_or_else(|| io::Error::other(format!("{} names no file", path.display())))?;
-    let mut hidden = OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}.partial", std::process::id()));
-    Ok(path.with_file_name(hidden))
+/// Makes a folder beside `dir`, or beside what it is a link to, and lets `fill` do the rest; it is gone if that fails.
+fn with_folder_beside(dir: &Path, fill: impl Fn(&Path, &Path) -> io::Result<()>) -> Result<(), Unpublished> {
+    let begin = || {
+        let place = if dir.is_symlink() { fs::canonicalize(dir)? } else { dir.to_owned() };
+        let beside = beside(&place)?;
+        if beside.exists() {
+            fs::remove_dir_all(&beside)?;
+        }
+        fs::create_dir_all(&beside)?;
+        Ok((place, beside))
+    };
+    let filled = begin().and_then(|(place, beside): (PathBuf, PathBuf)| {
+        fill(&beside, &place).inspect_err(|_| {
+            let _ = fs::remove_dir_all(&beside);
+        })
+    });
+    filled.map_err(|source| Unpublished { path: dir.to_owned(), source })
 }
 
 fn write_files(dir: &Path, spec: &RunSpec, run: &Run, provenance: &Provenance) -> io::Result<()> {
