@@ -29,14 +29,15 @@ struct Object<'a> {
 /// Does it.
 pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     let checked = checker::check(&args.folder).map_err(Failure::input)?;
-    match out.format {
+    let told = match out.format {
         Format::Json => {
             let (ok, violations) = (checked.is_ok(), checked.violations());
-            out.json(&Object { ok, violations, checked: &checked })?;
+            out.json(&Object { ok, violations, checked: &checked })
         }
-        Format::Text => out.text(&text(&checked))?,
-    }
-    Ok(if checked.is_ok() { Exit::Pass } else { Exit::Safety })
+        Format::Text => out.text(&text(&checked)),
+    };
+    let exit = if checked.is_ok() { Exit::Pass } else { Exit::Safety };
+    exit.despite(told)
 }
 
 /// A check as people read it.
@@ -60,7 +61,7 @@ fn text(checked: &Checked) -> String {
             }
         }
         for violation in &check.first {
-            lines.push(format!("{:12}{}: {}", "", violation.place, violation.message));
+            lines.push(format!("{:12}{}: {}", "", violation.place, output::printable(&violation.message)));
         }
         if check.violations > check.first.len() as u64 {
             lines.push(format!("{:12}and {} more", "", grouped(check.violations - check.first.len() as u64)));

@@ -6,12 +6,15 @@ use clap::ValueEnum;
 use faults::Plan;
 use kernel::planted::Bug;
 use scenarios::{
-    catalogue,
-    runner::{Choices, PlanChoice},
+    catalogue, file,
+    runner::{Choices, PlanChoice, SpecError},
     scenario::StoreKind,
 };
 use sim::Engine;
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// The most agents a run may have.
 const MOST_AGENTS: u32 = 65_536;
@@ -115,6 +118,25 @@ impl Shared {
         })
     }
 
+    /// The plan's file, if there is one.
+    pub fn plan_file(&self) -> Option<&PathBuf> {
+        match &self.plan {
+            Some(PlanName::File(path)) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Names the plan's file in a refusal that is about a fault of it.
+    pub fn refused(&self, error: SpecError) -> Failure {
+        let is_of_plan =
+            matches!(error, SpecError::NotInCast { .. } | SpecError::Plan(_) | SpecError::RealFaults { .. });
+        let error = anyhow::Error::new(error);
+        Failure::Input(match self.plan_file().filter(|_| is_of_plan) {
+            Some(path) => error.context(format!("the plan {}", path.display())),
+            None => error,
+        })
+    }
+
     /// The flags that make the same choices.
     pub fn flags(&self) -> Vec<String> {
         let mut flags = Vec::new();
@@ -147,9 +169,8 @@ impl Shared {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a plan that the user names is read from the user's disk")]
-fn read_plan(path: &PathBuf) -> anyhow::Result<Plan> {
-    let text = std::fs::read_to_string(path)
+fn read_plan(path: &Path) -> anyhow::Result<Plan> {
+    let text = file::read_text(path, file::MOST_BYTES)
         .with_context(|| format!("the plan {} cannot be read; give a file, `swarm` or `none`", path.display()))?;
     Plan::from_toml(&text).with_context(|| format!("the plan {}", path.display()))
 }
@@ -161,9 +182,13 @@ fn agents(text: &str) -> Result<u32, String> {
     }
 }
 
+/// A time as people write it.
+pub fn time(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write a time such as 90s, 10m or 2h"))
+}
+
 fn lasts(text: &str) -> Result<Duration, String> {
-    let lasts =
-        humantime::parse_duration(text).map_err(|error| format!("{error}; write a time such as 90s, 10m or 2h"))?;
+    let lasts = time(text)?;
     if (SHORTEST..=LONGEST).contains(&lasts) { Ok(lasts) } else { Err("give a time from 1s to 1000h".to_owned()) }
 }
 

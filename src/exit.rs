@@ -1,5 +1,6 @@
 //! How the process ends: exit codes, and the failures that are no verdict.
 
+use crate::output;
 use scenarios::runner::{RunError, Verdict};
 use sim::EngineError;
 use std::{fmt, process::ExitCode};
@@ -42,6 +43,19 @@ impl Exit {
             Verdict::Safety => Exit::Safety,
             Verdict::Liveness => Exit::Liveness,
             Verdict::Nondeterminism => Exit::Nondeterminism,
+        }
+    }
+
+    /// This verdict, although what it was to be told by could not be done: a failed run stays one on a full disk. A pass that
+    /// cannot be told is no pass.
+    pub fn despite(self, trouble: Result<(), Failure>) -> Result<Exit, Failure> {
+        match (self, trouble) {
+            (_, Ok(())) => Ok(self),
+            (Exit::Safety | Exit::Liveness | Exit::Nondeterminism | Exit::Unreached, Err(failure)) => {
+                output::note(&format!("warning: {}", chain(failure.error())));
+                Ok(self)
+            }
+            (_, Err(failure)) => Err(failure),
         }
     }
 
@@ -89,6 +103,13 @@ impl Failure {
         }
     }
 
+    /// Why.
+    pub fn error(&self) -> &anyhow::Error {
+        match self {
+            Failure::Input(error) | Failure::CannotPlay(error) | Failure::Defect(error) => error,
+        }
+    }
+
     /// The exit it leads to.
     pub fn exit(&self) -> Exit {
         match self {
@@ -114,7 +135,7 @@ pub fn chain(error: &anyhow::Error) -> String {
     for cause in error.chain().map(ToString::to_string) {
         if told.is_empty() {
             told = cause;
-        } else if !told.ends_with(&cause) {
+        } else if !told.contains(&cause) {
             told = format!("{told}: {cause}");
         }
     }

@@ -4,10 +4,10 @@
 //! results are told in the order of the deals, whatever the jobs.
 
 use crate::{
-    choices::Shared,
+    choices::{self, Shared},
     clock::Stopwatch,
     exit::{self, Exit, Failure},
-    failing, junit,
+    failing, inputs, junit,
     output::{self, Format, Out},
     provenance::Origin,
     run,
@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "A..B", value_parser = seeds, default_value = "0..200")]
     seeds: Range<u64>,
     /// Begin no more runs once this much time has passed, such as 5m.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = choices::time)]
     budget: Option<Duration>,
     /// How many runs are played side by side [default: one a core].
     #[arg(long, value_name = "J", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -151,8 +151,10 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     let part = args.partition.unwrap_or(Partition::WHOLE);
     let deals = gate::deals(scenarios.len(), args.seeds.clone(), part).collect();
     let table = Table { deals, scenarios, names, choices, flags: args.shared.flags() };
-    table.must_be_playable()?;
+    table.must_be_playable(&args.shared)?;
     if let Some(path) = &args.junit {
+        let read = args.scenarios.iter().map(PathBuf::from).chain(args.shared.plan_file().cloned());
+        inputs::must_not_be("--junit", path, read).map_err(Failure::Input)?;
         junit::must_be_writable(path).map_err(Failure::Input)?;
     }
     let jobs = args.jobs.map_or_else(rayon::current_num_threads, usize::from).min(table.deals.len().max(1));
@@ -161,15 +163,19 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     let results = table.play_all(jobs, args.budget, watch, interrupted)?;
     let wall_ns = watch.elapsed_ns();
     let object = summarise(args, &table, jobs, wall_ns, results);
-    if let Some(path) = &args.junit {
-        junit::write(path, &object.results).map_err(Failure::Input)?;
-    }
-    match out.format {
-        Format::Json => out.json(&object)?,
-        Format::Text => out.text(&text(&object, args.budget))?,
-    }
+    let written = args.junit.as_ref().map_or(Ok(()), |path| junit::write(path, &object.results));
+    let told = match out.format {
+        Format::Json => out.json(&object),
+        Format::Text => out.text(&text(&object, args.budget)),
+    };
+    let exit = exit(&object, interrupted.load(Ordering::Relaxed));
+    let exit = exit?.despite(written.map_err(Failure::Input))?;
+    exit.despite(told)
+}
+
+/// What a gate that was played exits with.
+fn exit(object: &Object, was_interrupted: bool) -> Result<Exit, Failure> {
     let exit = Exit::of_all(object.results.iter().map(|played| played.verdict));
-    let was_interrupted = interrupted.load(Ordering::Relaxed);
     if exit == Exit::Pass && was_interrupted {
         return Ok(Exit::Interrupted);
     }
@@ -228,11 +234,11 @@ struct Table {
 
 impl Table {
     /// Whether the choices go together with every scenario, so that the first run does not find out.
-    fn must_be_playable(&self) -> Result<(), Failure> {
+    fn must_be_playable(&self, shared: &Shared) -> Result<(), Failure> {
         let root = run::real_root(self.choices.engine)?;
         let choices = Choices { root: root.map(|root| root.path().to_owned()), ..self.choices.clone() };
         for scenario in &self.scenarios {
-            runner::spec(scenario, 0, &choices).map_err(Failure::input)?;
+            runner::spec(scenario, 0, &choices).map_err(|error| shared.refused(error))?;
         }
         Ok(())
     }
@@ -459,10 +465,9 @@ fn text(gate: &Object, budget: Option<Duration>) -> String {
     lines.extend(never.iter().map(|name| format!("  {} {name}", output::alarm("never reached"))));
     for played in gate.results.iter().filter(|played| played.verdict != Verdict::Pass) {
         let verdict = output::alarm(&format!("{:?}", played.verdict).to_lowercase());
-        let broken = played
-            .broken
-            .as_ref()
-            .map_or_else(String::new, |broken| format!(": {}: {}", broken.invariant, broken.message));
+        let broken = played.broken.as_ref().map_or_else(String::new, |broken| {
+            format!(": {}: {}", broken.invariant, output::printable(&broken.message))
+        });
         lines.push(format!("\n{} seed {} {verdict}{broken}", played.scenario, played.seed));
         lines.push(format!("  {}", played.repro.as_deref().unwrap_or_default()));
         lines.extend(played.folder.as_ref().map(|folder| format!("  kept in {}", folder.display())));

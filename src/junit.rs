@@ -1,30 +1,18 @@
 //! A gate's results as JUnit XML: one suite a scenario, one case a seed.
 
 use crate::gate::Played;
-use anyhow::{Context as _, anyhow};
-use scenarios::runner::Verdict;
-use std::{fmt::Write as _, io::Write as _, path::Path};
+use anyhow::Context as _;
+use scenarios::{file, runner::Verdict};
+use std::{fmt::Write as _, path::Path};
 
 /// Whether a file can be made at `path`, so that a long gate is not played for nothing.
 pub fn must_be_writable(path: &Path) -> anyhow::Result<()> {
-    let folder = folder_of(path);
-    if path.is_dir() || !folder.is_dir() {
-        return Err(anyhow!("{} cannot be written; give --junit a file in a folder that exists", path.display()));
-    }
-    Ok(())
+    file::probe(path).context("--junit")
 }
 
-/// Writes the file beside its place and moves it there whole.
+/// Writes the file.
 pub fn write(path: &Path, results: &[Played]) -> anyhow::Result<()> {
-    let cannot = || format!("{} cannot be written", path.display());
-    let mut file = tempfile::NamedTempFile::new_in(folder_of(path)).with_context(cannot)?;
-    file.write_all(xml(results).as_bytes()).with_context(cannot)?;
-    file.persist(path).with_context(cannot)?;
-    Ok(())
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    file::publish(path, xml(results).as_bytes()).context("--junit")
 }
 
 fn xml(results: &[Played]) -> String {

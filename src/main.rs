@@ -12,6 +12,7 @@ mod clock;
 mod exit;
 mod failing;
 mod gate;
+mod inputs;
 mod junit;
 mod list;
 mod output;
@@ -22,7 +23,7 @@ mod run;
 mod show;
 mod sometimes;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use exit::{Exit, Failure};
 use output::{FormatName, Out};
 use std::{panic, process::ExitCode, sync::Mutex};
@@ -65,7 +66,8 @@ fn main() -> ExitCode {
             *last = panic.to_string();
         }
     }));
-    let cli = match Cli::try_parse() {
+    let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Pass };
@@ -90,6 +92,17 @@ fn main() -> ExitCode {
         }
     };
     exit.into()
+}
+
+/// The command, in which `report` alone offers the formats of a table.
+fn command() -> clap::Command {
+    let mut command = Cli::command();
+    let others: Vec<String> =
+        command.get_subcommands().map(|one| one.get_name().to_owned()).filter(|name| name != "report").collect();
+    for name in others {
+        command = command.mut_subcommand(name, |one| one.arg(output::plain_format()));
+    }
+    command
 }
 
 fn perform(cli: Cli) -> Result<Exit, Failure> {

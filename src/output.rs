@@ -1,7 +1,7 @@
 //! Standard output for data, standard error for everything else. A reader that has gone away is no failure.
 
 use crate::exit::Failure;
-use clap::ValueEnum;
+use clap::{ValueEnum, builder::TypedValueParser as _};
 use serde::Serialize;
 use std::{
     fmt::Display,
@@ -32,6 +32,20 @@ impl FormatName {
             ))),
         }
     }
+}
+
+/// `--format` of a command that writes no table.
+pub fn plain_format() -> clap::Arg {
+    let named = [FormatName::Text, FormatName::Json].into_iter().filter_map(|format| format.to_possible_value());
+    let named = clap::builder::PossibleValuesParser::new(named);
+    let parser = named.map(|name| if name == "json" { FormatName::Json } else { FormatName::Text });
+    clap::Arg::new("format")
+        .long("format")
+        .value_name("FORMAT")
+        .value_parser(parser)
+        .default_value("text")
+        .help_heading(None::<&str>)
+        .help("How results are written to standard output")
 }
 
 /// How results are written that are no table.
@@ -85,9 +99,15 @@ impl Out {
     }
 }
 
-/// Writes one line to standard error, if anyone reads it.
+/// Writes one line to standard error, if anyone reads it. It may have lines of its own; nothing else in it is obeyed.
 pub fn note(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let lines: Vec<String> = line.split('\n').map(printable).collect();
+    let _ = writeln!(io::stderr().lock(), "{}", lines.join("\n"));
+}
+
+/// Text in which control characters are spelled out, so that a terminal shows them and does not obey.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 /// A word in bold red on a terminal that wants colour, plain anywhere else.
@@ -116,12 +136,23 @@ pub fn moment(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{moment, span};
+    use super::{moment, printable, span};
 
     #[test]
     fn moments_are_exact() {
         for (ns, expect) in [(0, "0.000000000s"), (2_380_544, "0.002380544s"), (93_000_000_001, "93.000000001s")] {
             assert_eq!(moment(ns), expect);
+        }
+    }
+
+    #[test]
+    fn a_terminal_is_told_nothing_to_obey() {
+        for (text, expect) in [
+            ("over the cap", "over the cap"),
+            ("\u{1b}[31mred\u{9b}", "\\u{1b}[31mred\\u{9b}"),
+            ("two\nlines", "two\\nlines"),
+        ] {
+            assert_eq!(printable(text), expect);
         }
     }
 

@@ -7,6 +7,7 @@ mod spent;
 mod take;
 
 use crate::{
+    choices,
     clock::Stopwatch,
     exit::{Exit, Failure},
     output::{self, Format, FormatName, Out},
@@ -21,7 +22,10 @@ use reports::{
     row::Rows,
     table::{self, Context, Met, Spot, Status, Table},
 };
-use scenarios::runner::Verdict;
+use scenarios::{
+    file::{self, Unpublished},
+    runner::Verdict,
+};
 use serde::Serialize;
 use spent::Spent;
 use std::{
@@ -45,7 +49,7 @@ const OUT: &str = "target/shakedown/report";
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Begin nothing that is not expected to be done in this much time; what does not fit is NOT MEASURED.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "90s")]
+    #[arg(long, value_name = "TIME", value_parser = choices::time, default_value = "90s")]
     budget: Duration,
     /// Where records are kept from report to report.
     #[arg(long, value_name = "FILE", default_value = RECORDS)]
@@ -80,6 +84,7 @@ pub fn perform(args: &Args, format: FormatName) -> Result<Exit, Failure> {
     let rows = Rows::built_in().map_err(Failure::defect)?;
     let origin = Origin::find();
     let takes = take::all().map_err(Failure::Defect)?;
+    begin(&args.out).map_err(Failure::Input)?;
     let mut records = read(&args.records).map_err(Failure::Input)?;
     let mut context = Context {
         commit: origin.commit.clone(),
@@ -91,17 +96,17 @@ pub fn perform(args: &Args, format: FormatName) -> Result<Exit, Failure> {
     };
     let before = table::render(&rows, &records, &context);
     let wanted: Vec<&Take> = takes.iter().filter(|take| origin.dirty || !is_told(&before, take)).collect();
-    let (made, verdicts) = make(args, watch, &wanted, &origin, &mut records, &mut context)?;
+    let Made { made, verdicts, unsaved } = make(args, watch, &wanted, &origin, &mut records, &mut context)?;
     let table = table::render(&rows, &records, &context);
-    publish(&args.out, &table).map_err(Failure::Input)?;
+    let published = publish(&args.out, &table).map_err(Failure::Input);
     let mut out = Out::new(if format == FormatName::Json { Format::Json } else { Format::Text });
     let changes = if origin.dirty { " with uncommitted changes" } else { "" };
     let binary = origin.binary.get(..16).unwrap_or(&origin.binary);
     let of = format!("commit {}{changes}, binary {binary}", origin.commit);
-    match format {
-        FormatName::Text => out.text(&format!("{}\n{of}\n", render::text(&table, width())))?,
-        FormatName::Markdown => out.text(&format!("{}\n{of}\n", render::markdown(&table)))?,
-        FormatName::Csv => out.text(&render::csv(&table).map_err(Failure::defect)?)?,
+    let told = match format {
+        FormatName::Text => out.text(&format!("{}\n{of}\n", render::text(&table, width()))),
+        FormatName::Markdown => out.text(&format!("{}\n{of}\n", render::markdown(&table))),
+        FormatName::Csv => out.text(&render::csv(&table).map_err(Failure::defect)?),
         FormatName::Json => out.json(&Object {
             table: &table,
             commit: &origin.commit,
@@ -109,13 +114,26 @@ pub fn perform(args: &Args, format: FormatName) -> Result<Exit, Failure> {
             binary: &origin.binary,
             made,
             wall_ns: watch.elapsed_ns(),
-        })?,
+        }),
+    };
+    if published.is_ok() {
+        output::note(&format!("table and plots are in {}", args.out.display()));
     }
-    output::note(&format!("table and plots are in {}", args.out.display()));
-    Ok(exit(verdicts, &table))
+    let unsaved = unsaved.map_or(Ok(()), |error| Err(Failure::Input(error)));
+    exit(verdicts, &table).despite(unsaved)?.despite(published)?.despite(told)
 }
 
-/// Makes the records of `wanted`, as far as the budget goes; gives back how many there are, and the verdicts of runs that failed.
+/// What came of making records.
+struct Made {
+    /// How many there are.
+    made: usize,
+    /// Of runs that gave none.
+    verdicts: Vec<Verdict>,
+    /// Why records could not be kept for the next report, if so; they are in this one.
+    unsaved: Option<anyhow::Error>,
+}
+
+/// Makes the records of `wanted`, as far as the budget goes.
 fn make(
     args: &Args,
     watch: Stopwatch,
@@ -123,9 +141,9 @@ fn make(
     origin: &Origin,
     records: &mut Records,
     context: &mut Context,
-) -> Result<(usize, Vec<Verdict>), Failure> {
+) -> Result<Made, Failure> {
     let bar = progress(wanted.len());
-    let (mut made, mut verdicts, mut spent) = (0, Vec::new(), Spent::default());
+    let (mut made, mut verdicts, mut spent, mut unsaved) = (0, Vec::new(), Spent::default(), None);
     for take in wanted {
         bar.set_message(take.what());
         let left = args.budget.saturating_sub(watch.elapsed());
@@ -143,7 +161,7 @@ fn make(
         };
         match taken {
             Taken::Records(taken) => {
-                append(&args.records, &taken).map_err(Failure::Input)?;
+                unsaved = unsaved.or_else(|| append(&args.records, &taken).err());
                 made += taken.len();
                 records.records.extend(taken);
             }
@@ -159,7 +177,7 @@ fn make(
         bar.inc(1);
     }
     bar.finish_and_clear();
-    Ok((made, verdicts))
+    Ok(Made { made, verdicts, unsaved })
 }
 
 /// The gravest verdict of the runs; of runs that all passed, whether what they counted is what it has to be.
@@ -171,17 +189,19 @@ fn exit(verdicts: Vec<Verdict>, table: &Table) -> Exit {
     }
 }
 
-/// Writes the table and its plots, each file beside its place and then renamed into it.
+/// Makes the folder and tries whether a table can be written there, so that nothing is measured in vain.
+fn begin(folder: &Path) -> anyhow::Result<()> {
+    let made = fs::create_dir_all(folder).map_err(|source| Unpublished { path: folder.to_owned(), source });
+    made.and_then(|()| file::probe(&folder.join("table.md"))).context("--out")
+}
+
+/// Writes the table and its plots.
 fn publish(folder: &Path, table: &Table) -> anyhow::Result<()> {
-    let cannot = || format!("the report cannot be written to {}; give another folder with --out", folder.display());
-    fs::create_dir_all(folder).with_context(cannot)?;
     let mut files =
         vec![("table.md".to_owned(), render::markdown(table)), ("table.csv".to_owned(), render::csv(table)?)];
     files.extend(plot::plots(table)?.into_iter().map(|plot| (plot.name, plot.svg)));
     for (name, text) in files {
-        let mut file = tempfile::NamedTempFile::new_in(folder).with_context(cannot)?;
-        file.write_all(text.as_bytes()).with_context(cannot)?;
-        file.persist(folder.join(name)).with_context(cannot)?;
+        file::publish(&folder.join(name), text.as_bytes()).context("--out")?;
     }
     Ok(())
 }

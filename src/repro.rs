@@ -1,7 +1,7 @@
 //! `repro`: plays a saved run again and says whether it still fails, in the words of `git bisect run`.
 
 use crate::{
-    exit::{Exit, Failure},
+    exit::{self, Exit, Failure},
     output::{self, Format, Out},
     run,
 };
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// What `repro` may be told.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A capsule, as a run's folder holds it.
+    /// A capsule, or the folder of a run, which holds one.
     capsule: PathBuf,
 }
 
@@ -59,12 +59,15 @@ struct Recorded {
 
 /// Does it.
 pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
-    let cannot_play = |error: anyhow::Error| {
-        Failure::CannotPlay(error.context(format!("{} cannot be played", args.capsule.display())))
-    };
-    let capsule = Capsule::load(&args.capsule).map_err(|error| cannot_play(error.into()))?;
+    let path = if args.capsule.is_dir() { args.capsule.join("capsule.toml") } else { args.capsule.clone() };
+    let cannot_play =
+        |error: anyhow::Error| Failure::CannotPlay(error.context(format!("{} cannot be played", path.display())));
+    let capsule = Capsule::load(&path).map_err(|error| cannot_play(error.into()))?;
     let mut spec = capsule.spec().map_err(|error| cannot_play(error.into()))?;
-    let root = run::real_root(spec.engine)?;
+    let root = run::real_root(spec.engine).map_err(|failure| match failure {
+        Failure::Input(error) => cannot_play(error),
+        failure => failure,
+    })?;
     spec.root = root.as_ref().map(|root| root.path().to_owned());
     let (run, parted) = match spec.engine {
         Engine::Native => gate::play_checked(&spec, capsule.verdict == Verdict::Nondeterminism),
@@ -79,18 +82,21 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     };
     let outcome = compare(&recorded, &run.report);
     let same_history = recorded.history_hash == run.report.history_hash;
-    match out.format {
+    let told = match out.format {
         Format::Json => out.json(&Object {
             outcome,
             same_history,
             recorded: &recorded,
             parted: parted.as_ref(),
             report: &run.report,
-        })?,
+        }),
         Format::Text => {
-            out.line(said(outcome, same_history, &recorded.commit))?;
-            out.text(&run::text(&spec, &run.report, parted.as_ref()))?;
+            let said = said(outcome, same_history, &recorded.commit);
+            out.text(&format!("{said}\n{}", run::text(&spec, &run.report, parted.as_ref())))
         }
+    };
+    if let Err(failure) = told {
+        output::note(&format!("warning: {}", exit::chain(failure.error()))); // a bisection goes by the exit, which any other would mislead
     }
     Ok(match outcome {
         Outcome::Passes | Outcome::Gone => Exit::Pass,

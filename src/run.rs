@@ -2,8 +2,8 @@
 
 use crate::{
     choices::Shared,
-    exit::{self, Exit, Failure},
-    failing,
+    exit::{Exit, Failure},
+    failing, inputs,
     output::{self, Format, Out},
     provenance::Origin,
 };
@@ -11,7 +11,7 @@ use anyhow::{Context as _, anyhow};
 use faults::{Kind, Plan};
 use reports::table::grouped;
 use scenarios::{
-    catalogue,
+    catalogue, file,
     gate::{self, Divergence},
     runner::{self, Run, RunError, RunReport, RunSpec, Verdict},
     workload::arrivals::Arrivals,
@@ -70,11 +70,19 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     if let Some(folder) = &args.out {
         must_be_free(folder).map_err(Failure::Input)?;
     }
+    if let Some(path) = &args.save_plan {
+        let read = [Some(PathBuf::from(&args.scenario)), args.arrivals.clone(), args.shared.plan_file().cloned()];
+        inputs::must_not_be("--save-plan", path, read.into_iter().flatten()).map_err(Failure::Input)?;
+        inputs::must_be_a_plan_or_nothing("--save-plan", path).map_err(Failure::Input)?;
+    }
     let root = real_root(choices.engine)?;
     choices.root = root.as_ref().map(|root| root.path().to_owned());
-    let spec = runner::spec(&scenario, args.seed, &choices).map_err(Failure::input)?;
+    let spec = runner::spec(&scenario, args.seed, &choices).map_err(|error| args.shared.refused(error))?;
+    if let Some(folder) = &args.out {
+        runner::probe_folder(folder).context("--out").map_err(Failure::Input)?;
+    }
     if let Some(path) = &args.save_plan {
-        save_plan(path, &spec.plan).map_err(Failure::Input)?;
+        file::publish(path, spec.plan.to_toml().as_bytes()).context("--save-plan").map_err(Failure::Input)?;
     }
     let (run, parted) = play(&spec, args.out.is_some()).map_err(Failure::of_run)?;
     let kept = match (&args.out, run.report.verdict) {
@@ -92,31 +100,27 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
         _ => failing::rerun(&args.scenario, args.seed, &flags(args)),
     });
     let object = Object { report: &run.report, folder: folder.as_deref(), repro, parted: parted.as_ref() };
-    match out.format {
-        Format::Json => out.json(&object)?,
-        Format::Text => {
-            out.text(&text(&spec, &run.report, parted.as_ref()))?;
-            if let Some(folder) = &folder {
-                out.line(format_args!("kept in    {}", folder.display()))?;
-            }
-            if let Some(repro) = &object.repro {
-                out.line(format_args!("\nplay it again:\n  {repro}"))?;
-            }
-        }
+    let told = match out.format {
+        Format::Json => out.json(&object),
+        Format::Text => out.text(&whole_text(&spec, &object)),
+    };
+    exit.despite(unkept.map_or(Ok(()), |error| Err(Failure::Input(error))))?.despite(told)
+}
+
+/// A run as people read it, with where it is kept and what plays it again.
+fn whole_text(spec: &RunSpec, object: &Object<'_>) -> String {
+    let mut whole = text(spec, object.report, object.parted);
+    if let Some(folder) = object.folder {
+        whole.push_str(&format!("kept in    {}\n", folder.display()));
     }
-    match unkept {
-        Some(error) if exit == Exit::Pass => Err(Failure::Input(error)),
-        Some(error) => {
-            output::note(&format!("warning: {}", exit::chain(&error)));
-            Ok(exit)
-        }
-        None => Ok(exit),
+    if let Some(repro) = &object.repro {
+        whole.push_str(&format!("\nplay it again:\n  {repro}\n"));
     }
+    whole
 }
 
 fn write(folder: &Path, spec: &RunSpec, run: &Run) -> anyhow::Result<()> {
-    let written = runner::write_folder(folder, spec, run, &Origin::find().provenance());
-    written.context("give a folder on a disk with room to --out")
+    runner::write_folder(folder, spec, run, &Origin::find().provenance()).context("--out")
 }
 
 /// Plays a spec. A simulated run that fails is played once more in full, which is itself a check that it is deterministic; a
@@ -156,9 +160,15 @@ pub fn text(spec: &RunSpec, report: &RunReport, parted: Option<&Divergence>) -> 
         format!("verdict    {verdict}"),
     ];
     if let Some(broken) = &report.broken {
-        lines.push(format!("broken     {} at {}: {}", broken.invariant, output::span(broken.time_ns), broken.message));
+        lines.push(format!(
+            "broken     {} at {}: {}",
+            broken.invariant,
+            output::span(broken.time_ns),
+            output::printable(&broken.message)
+        ));
     }
     if let Some(Divergence { entry, one, other }) = parted {
+        let [one, other] = [one, other].map(|entry| output::printable(entry));
         lines.push(format!("parted     at entry {entry}: {one}\n                        {other}"));
     }
     lines.push(format!("history    {}", report.history_hash));
@@ -225,23 +235,14 @@ pub fn real_root(engine: Engine) -> Result<Option<tempfile::TempDir>, Failure> {
     root.context("the real engine needs a folder for its files; set TMPDIR to a writable one").map_err(Failure::Input)
 }
 
-/// Writes a plan for whoever wants to edit it.
-#[expect(clippy::disallowed_methods, reason = "a file that the user names is written to the user's disk")]
-fn save_plan(path: &Path, plan: &Plan) -> anyhow::Result<()> {
-    fs::write(path, plan.to_toml()).with_context(|| {
-        format!("the plan cannot be written to {}; give a file in a folder that exists", path.display())
-    })
-}
-
 /// Reads an arrival trace.
-#[expect(clippy::disallowed_methods, reason = "a trace that the user names is read from the user's disk")]
 fn read_arrivals(path: &Path) -> anyhow::Result<Arrivals> {
     let named = || format!("the arrivals {}", path.display());
-    let file = fs::File::open(path).with_context(|| format!("{} cannot be read", named()))?;
-    Arrivals::read(file).with_context(named)
+    let bytes = file::read(path, file::MOST_BYTES).with_context(|| format!("{} cannot be read", named()))?;
+    Arrivals::read(bytes.as_slice()).with_context(named)
 }
 
-/// Whether a folder can be made at `folder`: nothing may be there but an empty folder, and it must have somewhere to be.
+/// Whether nothing is at `folder` but an empty folder, or a link to one.
 fn must_be_free(folder: &Path) -> anyhow::Result<()> {
     if folder.file_name().is_none() {
         return Err(anyhow!("{} has no name of its own; give a new or empty folder to --out", folder.display()));
@@ -257,11 +258,12 @@ fn must_be_free(folder: &Path) -> anyhow::Result<()> {
             Some(_) => Err(anyhow!("the folder {} is not empty; give a new or empty one to --out", folder.display())),
         };
     }
-    let above = folder.ancestors().skip(1).find(|above| above.exists()).unwrap_or(Path::new("."));
-    let writable = above.is_dir() && fs::metadata(above).is_ok_and(|above| !above.permissions().readonly());
-    if writable || above.as_os_str().is_empty() {
-        Ok(())
-    } else {
-        Err(anyhow!("no folder can be made in {}; give another one to --out", above.display()))
+    match fs::read_link(folder) {
+        Ok(to) => Err(anyhow!(
+            "{} is a link to {}, where nothing is; make that folder, or give another one to --out",
+            folder.display(),
+            to.display()
+        )),
+        Err(_) => Ok(()),
     }
 }

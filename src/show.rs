@@ -14,10 +14,13 @@ use scenarios::{
     fact::{FACT, Fact},
     invariant::{Sight, decode},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sim::{Entry, history, history::kind};
-use std::{fs, path::PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 /// What `show` may be told.
 #[derive(Debug, clap::Args)]
@@ -41,12 +44,14 @@ struct Line {
 }
 
 /// Does it.
-#[expect(clippy::disallowed_methods, reason = "a run that was kept is read from the user's disk")]
 pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     let path = args.folder.join("history.log");
-    let bytes = fs::read(&path)
+    let bytes = read(&path)
         .with_context(|| format!("{} cannot be read; give the folder of a kept run", path.display()))
         .map_err(Failure::Input)?;
+    if let Some(doubt) = doubt(&args.folder, &bytes) {
+        output::note(&format!("warning: {} {doubt}", path.display()));
+    }
     for entry in history::read(&bytes) {
         let entry = entry.with_context(|| format!("{} is damaged", path.display())).map_err(Failure::Input)?;
         let lines = lines(&entry).map_err(|why| {
@@ -62,10 +67,39 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Pass)
 }
 
+/// Reads a file of a run's folder; one that is no regular file could be waited for without end.
+#[expect(clippy::disallowed_methods, reason = "a run that was kept is read from the user's disk")]
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    fs::read(path)
+}
+
+/// Why a history may not be that of its run.
+fn doubt(folder: &Path, history: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Stated {
+        history_hash: String,
+    }
+    if history.is_empty() {
+        return Some("is empty: nothing was kept of the run, or it was lost since".to_owned());
+    }
+    let hash = blake3::hash(history).to_hex();
+    let stated = read(&folder.join("result.json")).map_err(|error| error.to_string());
+    match stated.and_then(|text| serde_json::from_slice::<Stated>(&text).map_err(|error| error.to_string())) {
+        Ok(Stated { history_hash }) if history_hash == hash.as_str() => None,
+        Ok(Stated { history_hash }) => {
+            Some(format!("gives the hash {hash}, and result.json says {history_hash}: one of them was changed"))
+        }
+        Err(why) => Some(format!("cannot be compared with the hash in result.json: {why}")),
+    }
+}
+
 fn text(line: &Line) -> String {
     let Line { time_ns, node, incarnation, saw, seq, data } = line;
     let seq = seq.map_or_else(String::new, |seq| format!("{seq} "));
-    let data = if data.is_null() { String::new() } else { format!("  {seq}{data}") };
+    let data = if data.is_null() { String::new() } else { format!("  {seq}{}", output::printable(&data.to_string())) };
     format!("{:>14}  {:12}  {saw:9}{data}", output::moment(*time_ns), format!("{node}/{incarnation}"))
 }
 

@@ -1,6 +1,9 @@
 //! The command from outside: exit codes, messages that say what to type, the shape of its data, and one hash for one run.
 #![expect(clippy::disallowed_methods, reason = "the command is given files, and what it leaves is looked at")]
 
+#[path = "command/files.rs"]
+mod files;
+
 use serde_json::Value;
 use std::{
     fs,
@@ -84,9 +87,11 @@ fn bad_usage_is_answered_with_what_to_type() {
         ("run fleet --bug gremlin", "`list` names them"),
         ("run fleet --store tape", "possible values: memory, redb"),
         ("run fleet --engine steam", "possible values: native, real"),
-        ("run fleet --format yaml", "possible values: text, markdown, csv, json"),
-        ("run fleet --format csv", "only `report` writes a table; give --format text or --format json"),
-        ("list --format markdown", "only `report` writes a table"),
+        ("run fleet --format yaml", "possible values: text, json"),
+        ("run fleet --format csv", "possible values: text, json"),
+        ("report --format yaml", "possible values: text, markdown, csv, json"),
+        ("--format csv run fleet", "only `report` writes a table; give --format text or --format json"),
+        ("list --format markdown", "possible values: text, json"),
         ("run fleet --agents-per-user 0", "from 1 to 65536"),
         ("run fleet --engine real --plan swarm", "--plan none"),
         ("run fleet --plan nowhere.toml", "nowhere.toml cannot be read; give a file, `swarm` or `none`"),
@@ -341,7 +346,7 @@ fn the_table_is_written_in_every_format_and_kept_beside_its_plots() {
     for file in ["table.md", "table.csv"] {
         assert!(folder.path().join("kept").join(file).is_file(), "{file} is missing");
     }
-    refuses(&[("out", "a file")], "report --budget 0s --out out", 2, &["another folder with --out"]);
+    refuses(&[("out", "a file")], "report --budget 0s --out out", 2, &["--out: out cannot be written", "above it"]);
 }
 
 #[test]
