@@ -1,8 +1,9 @@
-//! Where a result comes from: the commit and whether the tree was as committed, the binary, the machine, the command.
+//! Where a result comes from: the commit that the binary was built from and whether its sources were as committed there, the
+//! binary, the machine, the command.
 #![expect(clippy::disallowed_methods, reason = "the machine is asked what it is, and the binary read to be hashed")]
 
 use scenarios::runner::Provenance;
-use std::{env, fs, path::Path, process::Command};
+use std::{env, fs};
 
 /// What is said of a commit that cannot be learned.
 const UNKNOWN: &str = "unknown";
@@ -10,22 +11,21 @@ const UNKNOWN: &str = "unknown";
 /// What this process is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The commit the sources are at, or [`UNKNOWN`].
+    /// The commit it was built from, or [`UNKNOWN`].
     pub commit: String,
-    /// Whether the tree has changes that the commit has not.
+    /// Whether the sources that went into it had changes that the commit has not; also if that is not known.
     pub dirty: bool,
     /// blake3 of the binary, in hexadecimal.
     pub binary: String,
 }
 
 impl Origin {
-    /// Asks git about the sources this binary was built from, and hashes the binary.
+    /// What `build.rs` stamped this binary with, and the binary's hash. The sources are not asked: they may be others by now.
     pub fn find() -> Origin {
-        let commit = git(&["rev-parse", "HEAD"]);
-        let dirty = commit.is_some() && git(&["status", "--porcelain"]).is_none_or(|changes| !changes.is_empty());
         let bytes = env::current_exe().and_then(fs::read);
         let binary = bytes.map_or_else(|_| UNKNOWN.to_owned(), |bytes| blake3::hash(&bytes).to_hex().to_string());
-        Origin { commit: commit.unwrap_or_else(|| UNKNOWN.to_owned()), dirty, binary }
+        let commit = env!("SHAKEDOWN_COMMIT").to_owned();
+        Origin { commit, dirty: env!("SHAKEDOWN_DIRTY") != "false", binary }
     }
 }
 
@@ -35,13 +35,6 @@ impl Origin {
         let commit = if self.commit == UNKNOWN { String::new() } else { self.commit.clone() };
         Provenance { commit, dirty: self.dirty, binary_hash: self.binary.clone() }
     }
-}
-
-fn git(arguments: &[&str]) -> Option<String> {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let output = Command::new("git").arg("-C").arg(sources).args(arguments).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| text.trim().to_owned())
 }
 
 /// blake3 of what the machine says it is: system, architecture, cores and the model of its processor.

@@ -3,6 +3,8 @@
 
 #[path = "command/files.rs"]
 mod files;
+#[path = "command/stamp.rs"]
+mod stamp;
 
 use serde_json::Value;
 use std::{
