@@ -268,6 +268,9 @@ fn a_history_that_is_not_its_runs_is_shown_with_a_warning() {
     assert!(shell(folder.path(), "mkfifo kept/history.log").status.success(), "a pipe can be made");
     let pipe = show();
     assert_eq!((pipe.exit, pipe.err.contains("it is no regular file")), (2, true), "{}", pipe.err);
+    assert!(shell(folder.path(), "mkfifo kept/result.json").status.success(), "a pipe can be made");
+    let pipe = shakedown(folder.path(), "check kept");
+    assert_eq!((pipe.exit, pipe.err.contains("it is no regular file")), (2, true), "{}", pipe.err);
 }
 
 #[test]

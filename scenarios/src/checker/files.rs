@@ -230,7 +230,11 @@ impl Files {
         }
         let bytes = |name: &str| {
             let path = folder.join(name);
-            fs::read(&path).map_err(|source| CheckError::File { path, source })
+            let read = match fs::metadata(&path) {
+                Ok(there) if !there.is_file() => Err(io::Error::other("it is no regular file")), // a pipe has no end
+                _ => fs::read(&path),
+            };
+            read.map_err(|source| CheckError::File { path, source })
         };
         let text = |name: &'static str| {
             String::from_utf8(bytes(name)?).map_err(|error| {
