@@ -80,7 +80,7 @@ pub enum Announcement {
 pub struct Settings {
     /// The longest batch.
     pub batch_limit: usize,
-    /// Requests that may be queued or parked; one more is answered `Busy`.
+    /// Requests that may be queued, and as many more that may be parked; one more is answered `Busy`.
     pub queue_limit: usize,
     /// Compute charged per batch, in nanoseconds.
     pub batch_cost_ns: u64,
@@ -239,9 +239,8 @@ impl Receiver {
         let desk = &mut *self.desk.borrow_mut();
         if desk.parked.holds(&request) {
             send_waiting(&self.world, from, name(&request));
-        } else if desk.queue.len() + desk.parked.len() >= self.queue_limit {
-            self.world.note(BUSY, &from.0.to_le_bytes());
-            send_reply(&self.world, from, name(&request), Reply::Busy);
+        } else if desk.queue.len() >= self.queue_limit {
+            send_busy(&self.world, from, name(&request));
         } else {
             desk.queue.push_back(Arrival { from, submitted: Submitted::arriving(request, self.clock.now_ns()) });
             self.bell.notify_one();
@@ -271,6 +270,11 @@ fn send(world: &World, to: NodeId, message: &FromLedger) {
 
 fn send_reply(world: &World, to: NodeId, (client, incarnation, number): Name, reply: Reply) {
     send(world, to, &FromLedger::Reply { client, incarnation, number, reply });
+}
+
+fn send_busy(world: &World, to: NodeId, name: Name) {
+    world.note(BUSY, &to.0.to_le_bytes());
+    send_reply(world, to, name, Reply::Busy);
 }
 
 fn send_waiting(world: &World, to: NodeId, (client, incarnation, number): Name) {
@@ -622,15 +626,21 @@ impl Writer {
     }
 
     /// Parks first, so that a notice of this very batch finds who was told to wait in it. Whoever was called and did not
-    /// take its turn passes it on; that of a refused one is in the ledger's own notices.
+    /// take its turn passes it on; that of a refused one is in the ledger's own notices. As many may be parked as may be queued,
+    /// apart from those: were the two counted together, whoever waits would keep out the request that it waits for.
     fn park_and_call(&self, origins: Vec<Origin>, submitted: Vec<Submitted>, replies: &[Reply], notices: &[Notice]) {
         let parked = &mut self.desk.borrow_mut().parked;
         let mut passed_on = Vec::new();
         for ((origin, submitted), reply) in origins.into_iter().zip(submitted).zip(replies) {
             match (origin, reply) {
                 (Origin::Client(from), Reply::Waits(turn)) => {
+                    let holds = parked.holds(&submitted.request);
+                    if !holds && parked.len() >= self.settings.queue_limit {
+                        send_busy(&self.world, from, name(&submitted.request));
+                        continue;
+                    }
                     send_waiting(&self.world, from, name(&submitted.request));
-                    if !parked.holds(&submitted.request) {
+                    if !holds {
                         parked.park(*turn, Arrival { from, submitted });
                     }
                 }

@@ -378,6 +378,40 @@ fn a_full_queue_is_answered_busy_and_is_asked_again() {
     assert_eq!(told.borrow().len(), 12 * 7);
 }
 
+/// A gate found this one: requests that waited were counted with the queue, so that enough of them had everybody else turned
+/// away as busy, and with them the holder that would have let them go on. Leases ran out, successors waited in their turn, and
+/// nothing ended any more, long after the weather had cleared.
+#[test]
+fn who_waits_never_keeps_out_whom_it_waits_for() {
+    let waits = |client| {
+        let commands = vec![house::acquire(LOCK, client, 100_000_000_000)];
+        frame(Request { incarnation: 0, wait_ns: 900_000_000, ..house::request(client, 1, None, commands) })
+    };
+    let held = Authority { lock: LOCK, executor: ExecutorId(1), fence: Fence(1) };
+    let sends = vec![
+        (50, plain(1, 1, vec![house::acquire(LOCK, 1, 100_000_000_000)])),
+        (60, waits(2)),
+        (70, waits(3)),
+        (80, waits(4)), // more wait than may be parked
+        (90, plain(1, 2, vec![Command::Lease(lease::Command::Yield { held })])),
+    ];
+    let heard = Rc::new(RefCell::new(Vec::new()));
+    let serving = in_memory(Settings { queue_limit: 2, ..roomy() }, Planted::none());
+    stage(7, LinkWeather::CALM, serving, vec![raw(sends, heard.clone())], async |_| {});
+    let said = heard.borrow().iter().map(said).take(6).collect::<Vec<_>>().join(" ");
+    assert_eq!(said, "1.1 2.1-waits 3.1-waits 4.1-busy 1.2 2.1");
+}
+
+/// Which request is answered, and how if not by a decision.
+fn said(heard: &FromLedger) -> String {
+    match heard {
+        FromLedger::Reply { reply: Reply::Decided(_), client, number, .. } => format!("{client}.{number}"),
+        FromLedger::Reply { reply: Reply::Busy, client, number, .. } => format!("{client}.{number}-busy"),
+        FromLedger::Waiting { client, number, .. } => format!("{client}.{number}-waits"),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// A gate found this one: of two copies in one batch the later had no wait left, so that one request was told to wait and was
 /// refused at once, and the parked copy would have taken a turn that nobody was left to use.
 #[test]
