@@ -10,7 +10,8 @@ use kernel::{
     serve::{ANNOUNCEMENT, Announcement, BUSY, GARBAGE},
 };
 use scenarios::{
-    cast,
+    capsule::Capsule,
+    cast::{self, Names},
     fact::{FACT, Fact},
     invariant::{Sight, decode},
 };
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sim::{Entry, history, history::kind};
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -52,9 +54,10 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     if let Some(doubt) = doubt(&args.folder, &bytes) {
         output::note(&format!("warning: {} {doubt}", path.display()));
     }
+    let names = names(&args.folder);
     for entry in history::read(&bytes) {
         let entry = entry.with_context(|| format!("{} is damaged", path.display())).map_err(Failure::Input)?;
-        let lines = lines(&entry).map_err(|why| {
+        let lines = lines(&entry, &names).map_err(|why| {
             Failure::Input(anyhow::anyhow!("{why}; {} is damaged, or of another build", path.display()))
         })?;
         for line in lines {
@@ -96,6 +99,22 @@ fn doubt(folder: &Path, history: &[u8]) -> Option<String> {
     }
 }
 
+/// What the nodes of the run go by: its capsule says who was in the cast. Without it agents go by the numbers of their nodes.
+fn names(folder: &Path) -> Names {
+    let path = folder.join("capsule.toml");
+    match Capsule::load(&path) {
+        Ok(capsule) => {
+            let agents = u32::try_from(capsule.work.agents.len()).unwrap_or(u32::MAX);
+            let trespassers = capsule.scenario.sizes.trespassers;
+            Names::new(agents, trespassers, &cast::twins(&capsule.plan, agents, trespassers))
+        }
+        Err(why) => {
+            output::note(&format!("warning: agents are shown by their nodes' numbers, for {why}"));
+            Names::new(0, 0, &BTreeMap::new())
+        }
+    }
+}
+
 fn text(line: &Line) -> String {
     let Line { time_ns, node, incarnation, saw, seq, data } = line;
     let seq = seq.map_or_else(String::new, |seq| format!("{seq} "));
@@ -104,10 +123,10 @@ fn text(line: &Line) -> String {
 }
 
 /// The lines of an entry: a commit has one for each of its records, and what was answered without being recorded.
-fn lines(entry: &Entry<'_>) -> Result<Vec<Line>, String> {
+fn lines(entry: &Entry<'_>, names: &Names) -> Result<Vec<Line>, String> {
     let line = |saw, seq, data| Line {
         time_ns: entry.time_ns,
-        node: cast::name_of(entry.node),
+        node: names.of(entry.node),
         incarnation: entry.incarnation,
         saw,
         seq,

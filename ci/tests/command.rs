@@ -466,4 +466,26 @@ fn a_kept_run_is_shown_entry_by_entry() {
     let cut = shakedown(folder.path(), "show kept");
     assert_eq!((cut.exit, cut.err.contains("kept/history.log is damaged")), (2, true), "{}", cut.err);
     refuses(&[], "show nowhere", 2, &["nowhere/history.log cannot be read; give the folder of a kept run"]);
+    fs::write(folder.path().join("kept/history.log"), &history).expect("it can be written back");
+    fs::remove_file(folder.path().join("kept/capsule.toml")).expect("the run left its capsule");
+    let unnamed = shakedown(folder.path(), "show kept");
+    assert_eq!((unnamed.exit, unnamed.err.contains("kept/capsule.toml")), (0, true), "{}", unnamed.err);
+    assert!(unnamed.out.contains("node-3/0"), "{}", unnamed.out);
+}
+
+/// Second processes and trespassers were shown as agents past the last one, which are in no plan and in no list of work.
+#[test]
+fn a_kept_run_names_second_processes_and_trespassers() {
+    let plan = "format = 1\n[[faults]]\nat = { time = \"10s\" }\nfault = \"double-start\"\ntarget = { node = \"agent-1\" }\nfor = \"1m\"\n";
+    let folder = folder_with(&[("twice.toml", plan)]);
+    let run = shakedown(folder.path(), "run partition --seed 5 --plan twice.toml --out kept");
+    assert_eq!(run.exit, 0, "{}", run.err);
+    let shown = shakedown(folder.path(), "show kept --format json").out;
+    let node = |line: &str| serde_json::from_str::<Value>(line).expect("JSON lines")["node"].clone();
+    let names: std::collections::BTreeSet<String> =
+        shown.lines().map(|line| node(line).as_str().expect("a name").to_owned()).collect();
+    let agents = names.iter().filter(|name| name.starts_with("agent-") && !name.ends_with("-again")).count();
+    assert!(names.contains("agent-1-again") && names.contains("trespasser-0"), "{names:?}");
+    assert!(agents > 1 && names.contains(&format!("agent-{}", agents - 1)), "{names:?}");
+    assert!(!names.iter().any(|name| name.starts_with("node-")), "{names:?}");
 }

@@ -175,7 +175,7 @@ pub fn twins(plan: &Plan, agents: u32, trespassers: u32) -> BTreeMap<u32, NodeId
         _ => None,
     });
     let indices: BTreeSet<u32> = named.filter(|index| *index < agents).collect();
-    (agents + trespassers..).zip(indices).map(|(place, index)| (index, agent(place))).collect()
+    (agents.saturating_add(trespassers)..).zip(indices).map(|(place, index)| (index, agent(place))).collect()
 }
 
 /// The node that goes by `name`, among `agents` agents.
@@ -191,21 +191,47 @@ pub fn node_named(name: &str, agents: u32) -> Option<NodeId> {
     }
 }
 
-/// The name that a node goes by; the director's own entries are under `director`.
-pub fn name_of(node: NodeId) -> String {
-    match node {
-        LEDGER => "ledger".to_owned(),
-        PROVIDER => "provider".to_owned(),
-        OWNER => "owner".to_owned(),
-        NodeId(u32::MAX) => "director".to_owned(),
-        NodeId(other) => format!("agent-{}", other - 3),
+/// The names that the nodes of one cast go by.
+#[derive(Clone, Debug)]
+pub struct Names {
+    agents: u32,
+    trespassers: u32,
+    /// The agents that have a second process, by its node.
+    seconds: BTreeMap<NodeId, u32>,
+}
+
+impl Names {
+    /// Of a cast of so many, with second processes of agents at `twins`, as [`twins`] gives them.
+    pub fn new(agents: u32, trespassers: u32, twins: &BTreeMap<u32, NodeId>) -> Names {
+        let seconds = twins.iter().map(|(index, at)| (*at, *index)).collect();
+        Names { agents, trespassers, seconds }
+    }
+
+    /// The name of a node; the director's own entries are under `director`, and one that is not in the cast has its number.
+    pub fn of(&self, node: NodeId) -> String {
+        let first_trespasser = agent(0).0.saturating_add(self.agents);
+        let beyond = first_trespasser.saturating_add(self.trespassers);
+        match node {
+            LEDGER => "ledger".to_owned(),
+            PROVIDER => "provider".to_owned(),
+            OWNER => "owner".to_owned(),
+            NodeId(u32::MAX) => "director".to_owned(),
+            NodeId(at) if at < first_trespasser => format!("agent-{}", at - agent(0).0),
+            NodeId(at) if at < beyond => format!("trespasser-{}", at - first_trespasser),
+            NodeId(at) => match self.seconds.get(&node) {
+                Some(index) => format!("agent-{index}-again"),
+                None => format!("node-{at}"),
+            },
+        }
     }
 }
 
 /// The cast's nodes, in the order of their addresses.
 pub fn assemble(casting: Casting) -> Vec<NodeSpec> {
     let casting = Rc::new(casting);
-    let disk = casting.scenario.disk;
+    let (disk, agents) = (casting.scenario.disk, casting.work.agents.len());
+    let names = Names::new(agents as u32, casting.scenario.sizes.trespassers, &casting.twins);
+    let name_of_next = |cast: &Vec<NodeSpec>| names.of(NodeId(cast.len() as u32));
     let invoice = Rc::new(provider::Invoice::default());
     let mut cast = vec![
         node("ledger".into(), disk, &casting, ledger::run),
@@ -214,19 +240,19 @@ pub fn assemble(casting: Casting) -> Vec<NodeSpec> {
         }),
         node("owner".into(), DiskSpec::FLASH, &casting, owner::run),
     ];
-    for index in 0..casting.work.agents.len() {
+    for index in 0..agents {
         let run = move |world, casting| manners::first(world, casting, index);
-        cast.push(node(name_of(agent(index as u32)), DiskSpec::FLASH, &casting, run));
+        cast.push(node(name_of_next(&cast), DiskSpec::FLASH, &casting, run));
     }
     for index in 0..casting.scenario.sizes.trespassers {
         let run = move |world, casting| trespasser::run(world, casting, index);
-        cast.push(node(format!("trespasser-{index}"), DiskSpec::FLASH, &casting, run));
+        cast.push(node(name_of_next(&cast), DiskSpec::FLASH, &casting, run));
     }
     for (index, at) in &casting.twins {
         assert_eq!(at.0 as usize, cast.len(), "second processes come after everyone else, in their order");
         let index = *index as usize;
         let run = move |world, casting| manners::second(world, casting, index);
-        cast.push(node(format!("agent-{index}-again"), DiskSpec::FLASH, &casting, run));
+        cast.push(node(name_of_next(&cast), DiskSpec::FLASH, &casting, run));
     }
     cast
 }
@@ -240,4 +266,43 @@ fn node<F: Future<Output = ()> + 'static>(
     let casting = casting.clone();
     let boot: Boot = Rc::new(move |world| Box::pin(run(world, casting.clone())));
     NodeSpec { name, cores: 1, disk, boot }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faults::{At, Planned};
+    use std::time::Duration;
+
+    #[test]
+    fn each_node_of_a_cast_has_the_name_of_what_runs_there() {
+        let twice = |name: &str| Planned {
+            at: At::Time(Duration::from_secs(1)),
+            fault: Fault::DoubleStart,
+            target: Target::Node(name.to_owned()),
+            lasts: Duration::from_secs(1),
+        };
+        let faults = vec![twice("agent-2"), twice("agent-0"), twice("agent-2")];
+        let plan = Plan { faults, ..Plan::none() };
+        let names = Names::new(3, 2, &twins(&plan, 3, 2));
+        let named: Vec<String> = (0..11).map(|at| names.of(NodeId(at))).collect();
+        let expect = [
+            "ledger",
+            "provider",
+            "owner",
+            "agent-0",
+            "agent-1",
+            "agent-2",
+            "trespasser-0",
+            "trespasser-1",
+            "agent-0-again",
+            "agent-2-again",
+            "node-10",
+        ];
+        assert_eq!(named, expect);
+        assert_eq!(names.of(NodeId::DIRECTOR), "director");
+        for name in ["ledger", "provider", "owner", "agent-0", "agent-2"] {
+            assert_eq!(node_named(name, 3).map(|node| names.of(node)).as_deref(), Some(name));
+        }
+    }
 }
