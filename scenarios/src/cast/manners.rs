@@ -10,6 +10,7 @@ use super::{
 };
 use faults::Kind;
 use kernel::{
+    effect,
     request::{Command, Refusal},
     reserve, run,
 };
@@ -138,7 +139,9 @@ async fn once_more(lines: &Lines, authority: kernel::lease::Authority, commands:
     use run::Refusal::{Ended, IllegalArm};
     let said = lines.ask(Some(authority), Duration::ZERO, None, commands).await;
     if let Some(Err(
-        Refusal::Reserve(reserve::Refusal::Ended { .. }) | Refusal::Run(Ended { .. } | IllegalArm { .. }),
+        Refusal::Effect(effect::Refusal::UnknownIntent { .. })
+        | Refusal::Reserve(reserve::Refusal::Ended { .. })
+        | Refusal::Run(Ended { .. } | IllegalArm { .. }),
     )) = said
     {
         lines.stage.felt(Kind::DuplicateReport);
