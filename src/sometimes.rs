@@ -74,6 +74,19 @@ mod tests {
     }
 
     #[test]
+    fn a_gate_of_a_thousand_runs_names_the_one_kind_that_made_no_difference() {
+        let scenarios: Vec<Scenario> = catalogue::all();
+        let names: Vec<&str> = scenarios.iter().map(|scenario| scenario.name.as_str()).collect();
+        let runs_each = 1_000 / names.len() as u64;
+        for kind in faults::Kind::ALL {
+            let missed = Sometimes::Felt(kind).name();
+            let all: Vec<String> = Sometimes::all().into_iter().map(Sometimes::name).collect();
+            let others: Vec<&str> = all.iter().filter(|name| **name != missed).map(String::as_str).collect();
+            assert_eq!(never(&[], &names, runs_each, &others), [missed], "{kind}");
+        }
+    }
+
+    #[test]
     fn a_gate_requires_what_its_scenarios_can_reach_once_it_is_large_enough() {
         let whole = ["contention", "crash", "fleet", "partition"];
         let has = |never: &[String], name: &str| never.iter().any(|one| one == name);

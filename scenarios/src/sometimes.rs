@@ -12,7 +12,7 @@ use crate::{
 };
 use faults::Kind;
 use kernel::{
-    admit,
+    admit::{self, Quota},
     effect::{self, Class, Key},
     id::{Fence, ReservationId, TenantId},
     lease,
@@ -198,7 +198,11 @@ impl Sometimes {
     pub fn is_within(self, scenario: &Scenario) -> bool {
         let draws = |kind: Kind| scenario.swarm.kinds.contains(&kind);
         match self {
-            Sometimes::Felt(kind) | Sometimes::Healed(kind) => draws(kind) && works_on(scenario),
+            Sometimes::Felt(kind) | Sometimes::Healed(kind) => {
+                // What was not synced is on the ledger's disk alone, if it has one.
+                let has_it = kind != Kind::PowerCut || scenario.store == StoreKind::Redb;
+                draws(kind) && works_on(scenario) && has_it
+            }
             Sometimes::BegunAtOperation => {
                 scenario.store == StoreKind::Redb && (draws(Kind::Kill) || draws(Kind::PowerCut))
             }
@@ -236,13 +240,13 @@ const fn effect(kind: Kind) -> &'static str {
         Kind::Bridge => "a frame between the halves was lost, while nothing else cut links",
         Kind::Flap => "a link was cut twice over and lost a frame, while nothing else cut links",
         Kind::Kill => "a process was killed",
-        Kind::PowerCut => "the power of a node was cut",
+        Kind::PowerCut => "a power cut lost something that had not been synced",
         Kind::Pause => "a task's turn came while its node was paused, and it went on after",
         Kind::CrashLoop => "a node was killed again after it had been started again",
         Kind::Cancel => "a task was dropped at an await",
-        Kind::ClockStep => "a node noted something while its wall clock was stepped away",
-        Kind::ClockDrift => "a node noted something while its oscillator ran off true speed",
-        Kind::ClockFreeze => "a node noted something while its wall clock stood still",
+        Kind::ClockStep => "a node noted something while a step had its wall clock read otherwise",
+        Kind::ClockDrift => "a node noted something while a drift had its monotonic clock read otherwise",
+        Kind::ClockFreeze => "a node noted something while its wall clock stood still and would have gone",
         Kind::CapLowered => "a reservation was refused over a lowered cap that the scenario's would have admitted",
         Kind::TooManyRequests => "the provider answered 429",
         Kind::ServerError => "the provider answered 500",
@@ -252,7 +256,7 @@ const fn effect(kind: Kind) -> &'static str {
         Kind::UsageUnlike => "a call used other than its agent reckoned with",
         Kind::CreditExhausted => "the provider refused a call for want of credit",
         Kind::Halted => "something was refused because the owner had halted",
-        Kind::QuotaChanged => "something was refused over a lowered quota",
+        Kind::QuotaChanged => "something was refused over a lowered quota that the scenario's would have admitted",
         Kind::DoubleStart => "of two processes of an agent the older was told that it is stale",
         Kind::RetryAnew => "a request was decided that had been made again under another number",
         Kind::DuplicateReport => "a report that had been taken was made again, and refused for it",
@@ -587,11 +591,25 @@ impl Refused {
     }
 }
 
+/// Whether what was refused over a quota is within this one.
+fn is_within(quota: Quota, refusal: &admit::Refusal) -> bool {
+    match *refusal {
+        admit::Refusal::TooManyRuns { taken, .. } => taken < quota.runs_per_day,
+        admit::Refusal::TooDear { settled, live, asked, .. } => {
+            settled.0.saturating_add(live.0).saturating_add(asked.0) <= quota.micro_usd_per_day.0
+        }
+        admit::Refusal::TooDeep { asked, .. } => asked <= quota.depth_tier,
+        admit::Refusal::Halted { .. } | admit::Refusal::NoUsers => false,
+    }
+}
+
 /// What a run reached that the observer can see: a fold over the history. Effects of faults come from where they are made.
 #[derive(Debug)]
 pub struct Seen {
     /// The caps that the scenario sets, by level.
     caps: [MicroUsd; 4],
+    /// The quota that it sets, of each user.
+    quota: Option<Quota>,
     reached: BTreeSet<Sometimes>,
     /// Attempts that run, the fence each began under, and whether its call left.
     running: BTreeMap<ReservationId, (Fence, bool)>,
@@ -602,10 +620,10 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Nothing yet, in a run whose caps these are.
-    pub fn new(caps: [MicroUsd; 4]) -> Seen {
+    /// Nothing yet, in a run whose caps and quota these are.
+    pub fn new(caps: [MicroUsd; 4], quota: Option<Quota>) -> Seen {
         let (reached, running) = (BTreeSet::new(), BTreeMap::new());
-        Seen { caps, reached, running, unsafe_ones: BTreeSet::new(), followed: BTreeSet::new() }
+        Seen { caps, quota, reached, running, unsafe_ones: BTreeSet::new(), followed: BTreeSet::new() }
     }
 
     /// Takes in that a request was turned away because the server's queue was full.
@@ -700,9 +718,14 @@ impl Seen {
 
     fn refused(&mut self, refusal: &Refusal) {
         self.reached.insert(Sometimes::Refused(Refused::of(refusal)));
-        if let Refusal::Admit(refusal) = refusal {
-            let kind = if matches!(refusal, admit::Refusal::Halted { .. }) { Kind::Halted } else { Kind::QuotaChanged };
-            self.reached.insert(Sometimes::Felt(kind));
+        match refusal {
+            Refusal::Admit(admit::Refusal::Halted { .. }) => {
+                self.reached.insert(Sometimes::Felt(Kind::Halted));
+            }
+            Refusal::Admit(refusal) if self.quota.is_some_and(|quota| is_within(quota, refusal)) => {
+                self.reached.insert(Sometimes::Felt(Kind::QuotaChanged));
+            }
+            _ => {}
         }
         if let Refusal::Reserve(reserve::Refusal::OverCap { level, settled, live, asked, .. }) = refusal {
             let place = Level::ALL.iter().position(|known| known == level).unwrap_or(0);
@@ -727,5 +750,44 @@ impl Seen {
             reached.extend(healed);
         }
         reached
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::{
+        admit::DepthTier,
+        id::{TenantId, UserId},
+    };
+
+    /// Any refusal over a quota was taken for the work of `quota-changed`, and a trespasser is refused over the scenario's own.
+    #[test]
+    fn a_refusal_that_the_scenarios_quota_makes_is_no_fault_felt() {
+        let (user, day, limit) = (UserId(0), 0, MicroUsd(5));
+        let quota = Quota { runs_per_day: 2, micro_usd_per_day: MicroUsd(10), depth_tier: DepthTier(3) };
+        let too_deep = |asked| admit::Refusal::TooDeep { user, deepest: DepthTier(0), asked: DepthTier(asked) };
+        let too_many = |taken| admit::Refusal::TooManyRuns { user, day, limit: 0, taken };
+        let too_dear = |asked| {
+            let (settled, live, asked) = (MicroUsd(3), MicroUsd(4), MicroUsd(asked));
+            admit::Refusal::TooDear { user, day, limit, settled, live, asked }
+        };
+        let halted = admit::Refusal::Halted { tenant: TenantId(1) };
+        for (refusal, felt) in [
+            (too_deep(3), Some(Kind::QuotaChanged)),
+            (too_deep(4), None),
+            (too_many(1), Some(Kind::QuotaChanged)),
+            (too_many(2), None),
+            (too_dear(3), Some(Kind::QuotaChanged)),
+            (too_dear(4), None),
+            (admit::Refusal::NoUsers, None),
+            (halted, Some(Kind::Halted)),
+        ] {
+            let mut seen = Seen::new([MicroUsd(0); 4], Some(quota));
+            seen.refused(&Refusal::Admit(refusal.clone()));
+            let reached = seen.reached([], false);
+            let felts: Vec<Sometimes> = reached.into_iter().filter(|one| matches!(one, Sometimes::Felt(_))).collect();
+            assert_eq!(felts, felt.map(Sometimes::Felt).into_iter().collect::<Vec<_>>(), "{refusal}");
+        }
     }
 }

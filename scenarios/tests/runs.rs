@@ -380,7 +380,6 @@ fn each_kind_makes_its_difference_and_is_healed() {
         ("clock-step", "{ clock-step = { by_ms = -3600000 } }", ledger),
         ("clock-drift", "{ clock-drift = { rate_ppm = 2000000 } }", ledger),
         ("pause", "\"pause\"", agent),
-        ("power-cut", "\"power-cut\"", ledger),
         ("slow", "{ slow = { factor = 3 } }", "\"all\""),
         ("reply-lost", "{ reply-lost = { ppm = 900000 } }", "\"all\""),
         ("too-many-requests", "{ too-many-requests = { ppm = 900000 } }", "\"all\""),
@@ -392,6 +391,17 @@ fn each_kind_makes_its_difference_and_is_healed() {
         assert_eq!(report.verdict, Verdict::Pass, "{kind}: {:?}", report.broken);
         for reached in [format!("felt-{kind}"), format!("healed-{kind}")] {
             assert!(report.reached_sometimes.contains(&reached), "{reached}: {:?}", report.reached_sometimes);
+        }
+    }
+    // What was not synced is lost by a cut in the middle of a commit, and there is nothing to lose between commits.
+    for (at, is_felt) in [("{ operation = 120 }", true), (soon, false)] {
+        let plan =
+            format!("format = 1\n[[faults]]\nat = {at}\nfault = \"power-cut\"\ntarget = {ledger}\nfor = \"30s\"\n");
+        let plan = PlanChoice::Given(Plan::from_toml(&plan).expect("a plan"));
+        let report = played(&spec(&scenario("crash"), 4, &Choices { plan, ..full() }).expect("a spec")).report;
+        assert_eq!((report.verdict, report.figures.kills), (Verdict::Pass, 1), "{at}: {:?}", report.broken);
+        for reached in ["felt-power-cut", "healed-power-cut"] {
+            assert_eq!(report.reached_sometimes.iter().any(|one| one == reached), is_felt, "{at}: {reached}");
         }
     }
     let calm = played(&spec(&scenario("crash"), 5, &Choices { plan: PlanChoice::None, ..full() }).expect("a spec"));

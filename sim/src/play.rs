@@ -109,12 +109,15 @@ pub struct Effects {
     pub tasks_cancelled: u64,
     /// Tasks whose turn came while their node was paused, and that went on when it was resumed.
     pub tasks_held: u64,
-    /// Entries noted by a node whose wall clock had been stepped away from where it would have been.
+    /// Entries noted by a node whose wall clock read other than it would have without a step.
     pub notes_stepped: u64,
-    /// Entries noted by a node whose wall clock stood still.
+    /// Entries noted by a node whose wall clock read other than it would have, had it not stood still.
     pub notes_frozen: u64,
-    /// Entries noted by a node whose oscillator did not run at true speed.
+    /// Entries noted by a node whose monotonic clock read other than at true speed since the last change.
     pub notes_drifting: u64,
+    /// Power cuts that lost something which was written and not synced.
+    #[serde(default)]
+    pub cuts_losing: u64,
 }
 
 /// The run could not be played.

@@ -174,7 +174,7 @@ impl Provider {
         let is_worked_on = matches!(answered, Answered::Ok | Answered::ServerError);
         if is_worked_on {
             let provider = self.clone();
-            if stage.provider.get().slow_factor > 1 {
+            if latency > self::latency(&self.casting, 1, usage) {
                 stage.felt(Kind::Slow);
             }
             self.world.spawn(async move {

@@ -237,6 +237,7 @@ pub(super) struct Effects {
     pub notes_stepped: u64,
     pub notes_frozen: u64,
     pub notes_drifting: u64,
+    pub cuts_losing: u64,
 }
 
 /// Reads all of `bytes`: what is left over would be something nobody looked at.

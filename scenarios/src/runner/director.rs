@@ -399,7 +399,11 @@ impl Director {
                 continue;
             };
             self.acts[act].struck.push(node);
-            self.witness.felt(self.acts[act].fault.kind());
+            let kind = self.acts[act].fault.kind();
+            self.witness.begun.borrow_mut().insert(kind);
+            if kind == Kind::Kill {
+                self.witness.felt(kind);
+            }
             self.witness.felt.borrow_mut().insert(Sometimes::BegunAtOperation);
             self.write(now.plus(self.acts[act].lasts), Step::End(act));
             self.arm();
@@ -488,7 +492,7 @@ impl Director {
                 (act.is_down, act.downs) = (true, 1);
                 self.write(now.plus(rest_within(every)), Step::Swing(number));
             }
-            Fault::Kill | Fault::PowerCut if any_down => self.witness.felt(fault.kind()),
+            Fault::Kill if any_down => self.witness.felt(Kind::Kill),
             _ => {}
         }
     }

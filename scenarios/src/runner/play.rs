@@ -66,7 +66,7 @@ fn timed(spec: &RunSpec) -> Result<Run, EngineError> {
 fn caught(spec: &RunSpec) -> Result<Run, EngineError> {
     let planted = Planted::these(&spec.bugs);
     let watch = Watch::these(&spec.scenario.invariants).expect("a checked scenario names known invariants");
-    let seen = Seen::new(Level::ALL.map(|level| cap_set(&spec.scenario, level)));
+    let seen = Seen::new(Level::ALL.map(|level| cap_set(&spec.scenario, level)), spec.scenario.quota);
     let observed = Rc::new(Observed::new(watch, seen));
     let news = Rc::new(News::default());
     let mut run = match catch_unwind(AssertUnwindSafe(|| perform(spec, &planted, &observed, &news))) {

@@ -43,6 +43,7 @@ fn counted(kind: Kind, effects: &Effects) -> u64 {
         Kind::ClockStep => effects.notes_stepped,
         Kind::ClockFreeze => effects.notes_frozen,
         Kind::ClockDrift => effects.notes_drifting,
+        Kind::PowerCut => effects.cuts_losing,
         _ => 0,
     }
 }

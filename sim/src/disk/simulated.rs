@@ -144,10 +144,13 @@ impl SimDisk {
         state.busy_until_ns = state.busy_until_ns.min(now_ns);
     }
 
-    /// A kill, after which only what was synced is sure to be left; see [`super::survival`] for the rest.
-    pub(crate) fn power_cut(&self, now_ns: u64, draws: &mut Stream) {
+    /// A kill, after which only what was synced is sure to be left; see [`super::survival`] for the rest. Whether any of
+    /// that was lost.
+    pub(crate) fn power_cut(&self, now_ns: u64, draws: &mut Stream) -> bool {
         self.kill(now_ns);
-        self.lock().directory.cut(&mut Survival::drawn(draws));
+        let mut survival = Survival::drawn(draws);
+        self.lock().directory.cut(&mut survival);
+        survival.has_lost()
     }
 
     /// A detached copy of the page cache as the last operation left it, its stamp passed or not.

@@ -14,6 +14,8 @@ use crate::Stream;
 pub(super) struct Survival<'a> {
     draws: &'a mut Stream,
     rule: Rule,
+    /// Whether any of it was lost so far.
+    has_lost: bool,
 }
 
 enum Rule {
@@ -29,26 +31,35 @@ impl Survival<'_> {
             1 => Rule::Everything,
             _ => Rule::ByItem,
         };
-        Survival { draws, rule }
+        Survival { draws, rule, has_lost: false }
     }
 
     /// Whether a name change, or a change of length, survives.
     pub(super) fn survives(&mut self) -> bool {
         let word = self.draws.next_u64();
-        match self.rule {
+        let survives = match self.rule {
             Rule::Nothing => false,
             Rule::Everything => true,
             Rule::ByItem => word & 1 == 1,
-        }
+        };
+        self.has_lost |= !survives;
+        survives
     }
 
     /// Which sectors of a page are new, the lowest bit for the first.
     pub(super) fn sectors(&mut self) -> u8 {
         let word = self.draws.next_u64();
-        match (&self.rule, word & 3) {
+        let sectors = match (&self.rule, word & 3) {
             (Rule::Nothing, _) | (Rule::ByItem, 0) => 0,
             (Rule::Everything, _) | (Rule::ByItem, 1) => u8::MAX,
             (Rule::ByItem, _) => word.to_le_bytes()[1],
-        }
+        };
+        self.has_lost |= sectors != u8::MAX;
+        sectors
+    }
+
+    /// Whether anything that it was asked about is lost.
+    pub(super) fn has_lost(&self) -> bool {
+        self.has_lost
     }
 }

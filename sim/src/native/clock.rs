@@ -72,9 +72,13 @@ impl Clock {
         if let Some(frozen_ns) = self.frozen_wall_ns {
             return frozen_ns;
         }
+        self.going_ns(true_ns, self.wall_offset_ns)
+    }
+
+    /// What a wall clock that goes, stepped by so much, reads.
+    fn going_ns(&self, true_ns: u64, offset_ns: i128) -> u64 {
         let unstepped = u128::from(self.wall_start_ns) + u128::from(self.monotonic_ns(true_ns));
-        let stepped = unstepped.saturating_add_signed(self.wall_offset_ns);
-        saturated(stepped)
+        saturated(unstepped.saturating_add_signed(offset_ns))
     }
 
     pub(super) fn step_wall(&mut self, by_ns: i64) {
@@ -103,11 +107,19 @@ impl Clock {
         self.rate_ppm == TRUE_RATE_PPM && self.wall_offset_ns == 0 && self.frozen_wall_ns.is_none()
     }
 
-    /// Counts an entry that is made by this clock.
-    pub(super) fn note(&self, effects: &mut Effects) {
-        effects.notes_stepped += u64::from(self.wall_offset_ns != 0);
-        effects.notes_frozen += u64::from(self.frozen_wall_ns.is_some());
-        effects.notes_drifting += u64::from(self.rate_ppm != TRUE_RATE_PPM);
+    /// Counts an entry that is made by this clock: by what it reads, not by how it is set, which may come to nothing.
+    pub(super) fn note(&self, true_ns: u64, effects: &mut Effects) {
+        if self.is_true() {
+            return;
+        }
+        let (reads_ns, passed_ns) = (self.wall_ns(true_ns), true_ns - self.since_true_ns);
+        if self.frozen_wall_ns.is_some() {
+            effects.notes_frozen += u64::from(reads_ns != self.going_ns(true_ns, self.wall_offset_ns));
+        } else {
+            effects.notes_stepped += u64::from(reads_ns != self.going_ns(true_ns, 0));
+        }
+        let drifts = self.monotonic_ns(true_ns) != self.since_monotonic_ns.saturating_add(passed_ns);
+        effects.notes_drifting += u64::from(drifts);
     }
 }
 
@@ -155,6 +167,28 @@ mod tests {
         assert!(clock.thaw_wall());
         assert!(!clock.thaw_wall());
         assert_eq!(clock.wall_ns(100), 1_200);
+    }
+
+    #[test]
+    fn entries_are_counted_by_what_the_clock_reads() {
+        let counts = |clock: &Clock, true_ns| {
+            let mut effects = Effects::default();
+            clock.note(true_ns, &mut effects);
+            (effects.notes_stepped, effects.notes_frozen, effects.notes_drifting)
+        };
+        let mut clock = Clock::new(1_000);
+        assert_eq!(counts(&clock, 5), (0, 0, 0));
+        clock.step_wall(7);
+        assert_eq!(counts(&clock, 5), (1, 0, 0));
+        clock.step_wall(-7);
+        assert_eq!(counts(&clock, 5), (0, 0, 0), "two steps that come to nothing");
+        clock.freeze_wall(5);
+        assert_eq!((counts(&clock, 5), counts(&clock, 6)), ((0, 0, 0), (0, 1, 0)));
+        clock.thaw_wall();
+        clock.set_rate(10, 2 * TRUE_RATE_PPM);
+        assert_eq!((counts(&clock, 10), counts(&clock, 11)), ((0, 0, 0), (0, 0, 1)));
+        clock.set_rate(20, TRUE_RATE_PPM);
+        assert_eq!(counts(&clock, 30), (0, 0, 0), "what it gained it keeps, and runs true");
     }
 
     #[test]

@@ -166,7 +166,8 @@ impl Handle {
             if !self.is_live(state) {
                 return;
             }
-            state.nodes[self.index()].clock.note(&mut state.stats.effects);
+            let now_ns = self.core.now_ns();
+            state.nodes[self.index()].clock.note(now_ns, &mut state.stats.effects);
         }
         self.core.record(self.node, self.incarnation, kind, data);
     }

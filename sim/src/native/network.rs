@@ -285,7 +285,7 @@ impl Link {
     #[inline]
     fn arrival_ns(&mut self, now_ns: u64, fate: &Fate, stats: &mut Stats) -> u64 {
         let spike_ns = if fate.spiked { self.weather.spike_ns } else { 0 };
-        stats.effects.frames_spiked += u64::from(fate.spiked);
+        stats.effects.frames_spiked += u64::from(spike_ns > 0);
         let latency_ns = self.weather.latency_ns(fate.latency_word).saturating_add(spike_ns);
         let free_ns = now_ns.saturating_add(latency_ns);
         if fate.reordered {

@@ -122,7 +122,8 @@ impl Core {
                 Down::Ended | Down::Killed => ending.disk.kill(now_ns),
                 Down::PowerCut => {
                     let path = [domain::POWER, u64::from(node), u64::from(ending.incarnation)];
-                    ending.disk.power_cut(now_ns, &mut Stream::keyed(self.seed, &path));
+                    let has_lost = ending.disk.power_cut(now_ns, &mut Stream::keyed(self.seed, &path));
+                    state.stats.effects.cuts_losing += u64::from(has_lost);
                 }
             }
             (ending.incarnation, (state.take_tasks(|owner| owner == NodeId(node)), receiver))
