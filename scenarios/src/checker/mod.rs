@@ -36,7 +36,7 @@ mod writers;
 pub use figures::Figure;
 pub use files::CheckError;
 pub use findings::{Check, Place, Status, Violation};
-pub use verdict::Agreement;
+pub use verdict::{Agreement, NO_RULES};
 
 use files::Files;
 use findings::{Findings, Rule};
@@ -67,6 +67,8 @@ pub struct Checked {
     pub records: u64,
     /// A row a rule.
     pub checks: Vec<Check>,
+    /// The scenario's invariants that there are no rules for: nothing is known of them.
+    pub without_rules: Vec<String>,
     /// A row a number of the result.
     pub figures: Vec<Figure>,
 }
@@ -77,7 +79,7 @@ impl Checked {
         self.checks.iter().map(|check| check.violations).sum()
     }
 
-    /// Whether nothing is wrong with the files, nor with the run that they tell of.
+    /// Whether nothing is wrong with the files, nor with the run that they tell of, as far as there are rules.
     pub fn is_ok(&self) -> bool {
         self.violations() == 0 && self.verdict == "pass"
     }
@@ -87,8 +89,11 @@ impl Checked {
 pub fn check(folder: &Path) -> Result<Checked, CheckError> {
     let files = Files::read(folder)?;
     let (capsule, result) = (&files.capsule, &files.result);
+    if result.panicked() && files.log.is_empty() {
+        return Err(CheckError::Panicked { path: folder.to_owned() });
+    }
     if files.history.is_empty() && files.log.is_empty() {
-        return Err(CheckError::Nothing { path: folder.to_owned(), panicked: result.panicked() });
+        return Err(CheckError::Nothing { path: folder.to_owned() });
     }
     let mut found = Findings::default();
     files.compare(&mut found);
@@ -122,6 +127,7 @@ pub fn check(folder: &Path) -> Result<Checked, CheckError> {
         entries: story.entries,
         records: log.len(),
         checks: found.checks(),
+        without_rules: verdict::without_rules(&files),
         figures,
     })
 }

@@ -8,10 +8,47 @@ use super::{
 use serde::Serialize;
 
 /// Invariants that the files cannot show to be broken, and why.
-const UNSEEN: [(&str, &str); 2] = [
+const UNSEEN: [(&str, &str); 6] = [
     ("store-reads-back", "the store that could not be read is not among the files"),
-    ("kernel-panic", "of a run that panicked neither history nor log is kept"),
+    ("kernel-panic", "what code does that panics is not in the files"),
+    ("cast-panic", "what code does that panics is not in the files"),
+    ("engine-panic", "what code does that panics is not in the files"),
+    ("invariant-panic", "the invariant's code is not among the files"),
+    ("drawn-again", "the workload's code is not among the files"),
 ];
+
+/// Invariants that there are rules for, by the names that scenarios give them, and what is looked at without being named.
+const RULED: [&str; 20] = [
+    "dense",
+    "durable",
+    "caps-hold",
+    "halt-holds",
+    "quota-holds",
+    "ends-once",
+    "none-open-at-rest",
+    "one-writer",
+    "lease-terms",
+    "believed-holders",
+    "decided-once",
+    "unknown-has-cause",
+    "released-uncharged",
+    "invoice",
+    "live-calls",
+    "runs-end",
+    "model",
+    "rebuild",
+    "readable-history",
+    "comes-to-rest",
+];
+
+/// What is said of an invariant that there are no rules for.
+pub const NO_RULES: &str = "check has no rules for this invariant";
+
+/// Those of the scenario's invariants that there are no rules for: somebody's own.
+pub(super) fn without_rules(files: &Files) -> Vec<String> {
+    let named = files.capsule.scenario.invariants.iter();
+    named.filter(|name| !RULED.contains(&name.as_str())).cloned().collect()
+}
 
 /// Invariants that also look at a run at rest.
 const AT_REST: [&str; 4] = ["none-open-at-rest", "invoice", "runs-end", "durable"];
@@ -46,8 +83,15 @@ pub(super) fn judge(files: &Files, story: &Story<'_>, found: &mut Findings) -> A
         found.broken(Rule::Tables, Place::Result, why);
     }
     let broken = found.run_is_broken();
+    let unruled = without_rules(files);
     let agreement = match (verdict, &result.broken, broken) {
-        ("pass", None, false) => Agreement::Agrees,
+        ("pass", None, false) if unruled.is_empty() => Agreement::Agrees,
+        ("pass", None, false) => {
+            let (own, them) = (unruled.join(", "), if unruled.len() == 1 { "it" } else { "them" });
+            Agreement::NotShown(format!(
+                "whether {own} held is not known, for check has no rules for {them}; all else agrees"
+            ))
+        }
         ("pass", Some(_), _) => Agreement::Disagrees("it is said to pass, and to have broken something".into()),
         ("pass", None, true) => {
             Agreement::Disagrees("it is said to pass, and the checks above show what is broken".into())
@@ -58,6 +102,9 @@ pub(super) fn judge(files: &Files, story: &Story<'_>, found: &mut Findings) -> A
         ("safety", Some(_), true) => Agreement::Agrees,
         ("safety", Some(said), false) => match UNSEEN.iter().find(|(name, _)| *name == said.invariant) {
             Some((name, why)) => Agreement::NotShown(format!("{name}: {why}")),
+            None if unruled.contains(&said.invariant) => {
+                Agreement::NotShown(format!("{} is said to be broken, and {NO_RULES}", said.invariant))
+            }
             None => Agreement::Disagrees(format!(
                 "{} is said to be broken, and the files show nothing broken",
                 said.invariant
