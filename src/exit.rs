@@ -110,6 +110,14 @@ impl Failure {
         }
     }
 
+    /// What is the matter, in one line.
+    pub fn why(&self) -> String {
+        match self {
+            Failure::Input(error) | Failure::CannotPlay(error) => chain(error),
+            Failure::Defect(error) => format!("shakedown is broken: {}", chain(error)),
+        }
+    }
+
     /// The exit it leads to.
     pub fn exit(&self) -> Exit {
         match self {
@@ -122,10 +130,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Input(error) | Failure::CannotPlay(error) => write!(f, "error: {}", chain(error)),
-            Failure::Defect(error) => write!(f, "error: shakedown is broken: {}", chain(error)),
-        }
+        write!(f, "error: {}", self.why())
     }
 }
 

@@ -21,6 +21,7 @@ use scenarios::{
     catalogue,
     gate::{self, Deal, Divergence, Partition},
     invariant::Broken,
+    panicking,
     runner::{self, Choices, Provenance, Run, RunReport, RunSpec, Verdict},
     scenario::Scenario,
 };
@@ -111,6 +112,27 @@ pub struct Played {
     place: usize,
 }
 
+/// A deal that could not be played, which keeps no other from it.
+#[derive(Debug, Serialize)]
+pub struct Unplayed {
+    /// The scenario's name.
+    pub scenario: String,
+    /// Its workload.
+    pub workload: &'static str,
+    /// The seed.
+    pub seed: u64,
+    /// Why, in one line.
+    pub why: String,
+    /// The command that shows it again.
+    pub repro: String,
+    /// What `run` exits with for it.
+    #[serde(skip)]
+    exit: Exit,
+    /// Its place among the deals.
+    #[serde(skip)]
+    place: usize,
+}
+
 /// What came of one scenario.
 #[derive(Debug, Default, Serialize)]
 struct Share {
@@ -142,6 +164,7 @@ struct Object {
     scenarios: Vec<Share>,
     sometimes: Reached,
     results: Vec<Played>,
+    unplayed: Vec<Unplayed>,
 }
 
 /// Does it.
@@ -163,7 +186,7 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     let results = table.play_all(jobs, args.budget, watch, interrupted)?;
     let wall_ns = watch.elapsed_ns();
     let object = summarise(args, &table, jobs, wall_ns, results);
-    let written = args.junit.as_ref().map_or(Ok(()), |path| junit::write(path, &object.results));
+    let written = args.junit.as_ref().map_or(Ok(()), |path| junit::write(path, &object.results, &object.unplayed));
     let told = match out.format {
         Format::Json => out.json(&object),
         Format::Text => out.text(&text(&object, args.budget)),
@@ -175,11 +198,11 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
 
 /// What a gate that was played exits with.
 fn exit(object: &Object, was_interrupted: bool) -> Result<Exit, Failure> {
-    let exit = Exit::of_all(object.results.iter().map(|played| played.verdict));
+    let exit = gravest(object);
     if exit == Exit::Pass && was_interrupted {
         return Ok(Exit::Interrupted);
     }
-    if object.results.is_empty() {
+    if object.results.is_empty() && object.unplayed.is_empty() {
         let why = "nothing was played, so nothing is known to hold; give a longer --budget, more --seeds or a smaller n in --partition";
         return Err(Failure::Input(anyhow::anyhow!(why)));
     }
@@ -187,6 +210,18 @@ fn exit(object: &Object, was_interrupted: bool) -> Result<Exit, Failure> {
         Exit::Pass if !object.sometimes.never.is_empty() => Exit::Unreached,
         exit => exit,
     })
+}
+
+/// The exit of a gate: of a defect of shakedown, else of the gravest verdict, else of what could not be played.
+fn gravest(gate: &Object) -> Exit {
+    let unplayed = gate.unplayed.iter().map(|unplayed| unplayed.exit);
+    if unplayed.clone().any(|exit| exit == Exit::Defect) {
+        return Exit::Defect;
+    }
+    match Exit::of_all(gate.results.iter().map(|played| played.verdict)) {
+        Exit::Pass => unplayed.into_iter().next().unwrap_or(Exit::Pass),
+        exit => exit,
+    }
 }
 
 /// Set when the user interrupts: no more runs begin, and what was played is told. A second interrupt ends the process.
@@ -238,9 +273,28 @@ impl Table {
         let root = run::real_root(self.choices.engine)?;
         let choices = Choices { root: root.map(|root| root.path().to_owned()), ..self.choices.clone() };
         for scenario in &self.scenarios {
-            runner::spec(scenario, 0, &choices).map_err(|error| shared.refused(error))?;
+            match runner::spec(scenario, 0, &choices) {
+                Err(error) if !error.is_of_the_work() => return Err(shared.refused(error)),
+                // What seed 0 draws is told with it, if it is dealt.
+                _ => {}
+            }
         }
         Ok(())
+    }
+
+    /// What keeps the deal from being played: its own work, or a panic that no run accounts for.
+    fn play_or_say_why(&self, deal: Deal, place: usize, shelf: &Shelf) -> Result<Played, Unplayed> {
+        let unplayed = |why: String, exit: Exit| {
+            let scenario = &self.scenarios[deal.scenario];
+            let (workload, seed) = (scenario.workload.name, deal.seed);
+            let repro = failing::rerun(&self.names[deal.scenario], seed, &self.flags);
+            Unplayed { scenario: scenario.name.clone(), workload, seed, why, repro, exit, place }
+        };
+        match panicking::caught(|| self.play_one(deal, place, shelf)) {
+            Ok(Ok(played)) => Ok(played),
+            Ok(Err(failure)) => Err(unplayed(failure.why(), failure.exit())),
+            Err(panic) => Err(unplayed(format!("shakedown is broken: it {panic}"), Exit::Defect)),
+        }
     }
 
     /// Plays deals until there are none left or the budget is spent.
@@ -250,45 +304,51 @@ impl Table {
         budget: Option<Duration>,
         watch: Stopwatch,
         interrupted: &AtomicBool,
-    ) -> Result<Vec<Played>, Failure> {
+    ) -> Result<(Vec<Played>, Vec<Unplayed>), Failure> {
         let bar = progress(self.deals.len());
         let (next, failed) = (AtomicUsize::new(0), AtomicU64::new(0));
         let shelf = Shelf::new(self.scenarios.len());
         let job = |_| {
-            let mut played = Vec::new();
+            let (mut played, mut unplayed) = (Vec::new(), Vec::new());
             while budget.is_none_or(|budget| watch.elapsed() < budget) && !interrupted.load(Ordering::Relaxed) {
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 let Some(deal) = self.deals.get(place) else { break };
-                let result = self.play_one(*deal, place, &shelf)?;
-                if result.verdict != Verdict::Pass {
+                let result = self.play_or_say_why(*deal, place, &shelf);
+                if result.as_ref().map_or(true, |result| result.verdict != Verdict::Pass) {
                     let failed = 1 + failed.fetch_add(1, Ordering::Relaxed);
                     bar.set_message(format!("{failed} failed"));
                 }
-                played.push(result);
+                match result {
+                    Ok(result) => played.push(result),
+                    Err(why) => unplayed.push(why),
+                }
                 bar.inc(1);
             }
-            Ok(played)
+            (played, unplayed)
         };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
         let pool = pool.context("the jobs cannot be started; give fewer with --jobs").map_err(Failure::Input)?;
-        let played: Result<Vec<Vec<Played>>, Failure> =
-            pool.install(|| (0..jobs).into_par_iter().with_max_len(1).map(job).collect());
+        let (played, unplayed): (Vec<Vec<Played>>, Vec<Vec<Unplayed>>) =
+            pool.install(|| (0..jobs).into_par_iter().with_max_len(1).map(job).unzip());
         bar.finish_and_clear();
-        let mut played: Vec<Played> = played?.into_iter().flatten().collect();
+        let mut played: Vec<Played> = played.into_iter().flatten().collect();
+        let mut unplayed: Vec<Unplayed> = unplayed.into_iter().flatten().collect();
         played.sort_by_key(|played| played.place);
-        Ok(played)
+        unplayed.sort_by_key(|unplayed| unplayed.place);
+        Ok((played, unplayed))
     }
 
     fn play_one(&self, deal: Deal, place: usize, shelf: &Shelf) -> Result<Played, Failure> {
         let root = run::real_root(self.choices.engine)?;
         let choices = Choices { root: root.as_ref().map(|root| root.path().to_owned()), ..self.choices.clone() };
-        let spec = runner::spec(&self.scenarios[deal.scenario], deal.seed, &choices).map_err(Failure::input)?;
+        let scenario = &self.scenarios[deal.scenario];
+        let spec = runner::spec(scenario, deal.seed, &choices).map_err(Failure::input)?;
         if spec.engine == Engine::Real {
             let run = runner::play(&spec).map_err(Failure::of_run)?;
             return Ok(self.told(Played::of(run.report, place, None, false)));
         }
         let doubled = gate::is_doubled(deal.seed);
-        let (run, parted) = gate::play_checked(&spec, doubled).map_err(Failure::of_run)?;
+        let (run, parted) = gate::play_drawn(scenario, &spec, &choices, doubled).map_err(Failure::of_run)?;
         let folder = shelf.keep(deal.scenario, &spec, &run);
         Ok(self.told(Played { folder, ..Played::of(run.report, place, parted, doubled) }))
     }
@@ -376,7 +436,13 @@ impl Played {
     }
 }
 
-fn summarise(args: &Args, table: &Table, jobs: usize, wall_ns: u64, results: Vec<Played>) -> Object {
+fn summarise(
+    args: &Args,
+    table: &Table,
+    jobs: usize,
+    wall_ns: u64,
+    (results, unplayed): (Vec<Played>, Vec<Unplayed>),
+) -> Object {
     let origin = Origin::find();
     let is_failed = |played: &&Played| played.verdict != Verdict::Pass;
     let share = |scenario: &Scenario| {
@@ -413,6 +479,7 @@ fn summarise(args: &Args, table: &Table, jobs: usize, wall_ns: u64, results: Vec
         scenarios,
         sometimes,
         results,
+        unplayed,
     }
 }
 
@@ -447,7 +514,7 @@ fn text(gate: &Object, budget: Option<Duration>) -> String {
         gate.runs_per_s,
         grouped(gate.virtual_hours_per_wall_hour as u64)
     ));
-    if gate.runs < gate.dealt {
+    if gate.runs + (gate.unplayed.len() as u64) < gate.dealt {
         let (runs, dealt) = (grouped(gate.runs), grouped(gate.dealt));
         let why = budget.filter(|budget| budget.as_nanos() <= u128::from(gate.wall_ns)).map_or_else(
             || "interrupted".to_owned(),
@@ -472,13 +539,20 @@ fn text(gate: &Object, budget: Option<Duration>) -> String {
         lines.push(format!("  {}", played.repro.as_deref().unwrap_or_default()));
         lines.extend(played.folder.as_ref().map(|folder| format!("  kept in {}", folder.display())));
     }
-    let failed = if gate.runs == 0 {
+    for Unplayed { scenario, workload, seed, why, repro, .. } in &gate.unplayed {
+        let word = output::alarm("not played");
+        lines.push(format!("\n{scenario} (workload {workload}) seed {seed} {word}: {why}\n  {repro}"));
+    }
+    let mut failed = if gate.runs == 0 {
         "nothing was played".to_owned()
     } else if gate.failed == 0 {
         "none failed".to_owned()
     } else {
         format!("{} failed", grouped(gate.failed))
     };
+    if !gate.unplayed.is_empty() {
+        failed = format!("{failed}, {} could not be played", grouped(gate.unplayed.len() as u64));
+    }
     lines.push(format!("\n{failed}\n"));
     lines.join("\n")
 }
@@ -508,7 +582,57 @@ fn part(text: &str) -> Result<Partition, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{part, seeds};
+    use super::*;
+    use clap::Parser as _;
+    use scenarios::workload::{WorkList, Workload};
+
+    #[derive(clap::Parser)]
+    struct Gate {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// Contention's lists, of a workload that panics on each third seed.
+    fn stumbling() -> Scenario {
+        let mut scenario = catalogue::find("contention").expect("shipped");
+        let draw = |scenario: &Scenario, seed: u64| -> WorkList {
+            assert!(seed % 3 != 1, "nothing to draw from");
+            scenarios::workload::contention::work(&scenario.sizes, &scenario.provider.price)
+        };
+        scenario.workload = Workload { name: "stumbling", does: "panics on each third seed", draw };
+        scenario
+    }
+
+    #[test]
+    fn a_workload_that_panics_is_named_with_its_seed_and_the_other_runs_are_played() {
+        let args = Gate::parse_from(["gate"]).args;
+        let scenarios = vec![stumbling()];
+        let deals: Vec<Deal> = gate::deals(1, 0..6, Partition::WHOLE).collect();
+        let choices = Choices { plan: runner::PlanChoice::None, ..Choices::default() };
+        let flags = vec!["--plan".to_owned(), "none".to_owned()];
+        let table = Table { deals, scenarios, names: vec!["s.toml".to_owned()], choices, flags };
+        table.must_be_playable(&args.shared).expect("what a seed draws is found out when it is dealt");
+        let never = AtomicBool::new(false);
+        let all = table.play_all(2, None, Stopwatch::start(), &never).expect("the jobs start");
+        assert_eq!(all.0.iter().map(|played| played.seed).collect::<Vec<_>>(), [0, 2, 3, 5]);
+        assert_eq!(all.1.iter().map(|unplayed| unplayed.seed).collect::<Vec<_>>(), [1, 4]);
+        let why = &all.1[0].why;
+        for part in
+            ["the workload `stumbling` of scenario contention", "seed 1", "src/gate.rs:", "nothing to draw from"]
+        {
+            assert!(why.contains(part), "{part}: {why}");
+        }
+        assert!(all.1[0].repro.contains("run s.toml --seed 1 --plan none"), "{}", all.1[0].repro);
+        let object = summarise(&args, &table, 2, 1, all);
+        assert_eq!((object.runs, object.failed, gravest(&object)), (4, 0, Exit::Usage));
+        let said = text(&object, None);
+        assert!(
+            said.contains("contention (workload stumbling) seed 4") && said.contains("2 could not be played"),
+            "{said}"
+        );
+        let xml = junit::xml(&object.results, &object.unplayed);
+        assert!(xml.contains(r#"tests="6" failures="0" errors="2""#) && xml.contains("<error "), "{xml}");
+    }
 
     #[test]
     fn seeds_are_a_range_that_holds_something() {

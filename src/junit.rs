@@ -1,6 +1,6 @@
 //! A gate's results as JUnit XML: one suite a scenario, one case a seed.
 
-use crate::gate::Played;
+use crate::gate::{Played, Unplayed};
 use anyhow::Context as _;
 use scenarios::{file, runner::Verdict};
 use std::{fmt::Write as _, path::Path};
@@ -11,52 +11,41 @@ pub fn must_be_writable(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Writes the file.
-pub fn write(path: &Path, results: &[Played]) -> anyhow::Result<()> {
-    file::publish(path, xml(results).as_bytes()).context("--junit")
+pub fn write(path: &Path, results: &[Played], unplayed: &[Unplayed]) -> anyhow::Result<()> {
+    file::publish(path, xml(results, unplayed).as_bytes()).context("--junit")
 }
 
-fn xml(results: &[Played]) -> String {
+/// The document.
+pub fn xml(results: &[Played], unplayed: &[Unplayed]) -> String {
     let is_failed = |played: &&Played| played.verdict != Verdict::Pass;
-    let seconds = |ns: u64| format!("{}.{:03}", ns / 1_000_000_000, ns / 1_000_000 % 1_000);
-    let counts = |cases: &[&Played]| {
+    let counts = |cases: &[&Played], errors: usize| {
         let failures = cases.iter().copied().filter(is_failed).count();
         let time = seconds(cases.iter().map(|case| case.wall_ns).sum());
-        format!(r#"tests="{}" failures="{failures}" errors="0" time="{time}""#, cases.len())
+        let tests = cases.len() + errors;
+        format!(r#"tests="{tests}" failures="{failures}" errors="{errors}" time="{time}""#)
     };
     let mut scenarios: Vec<&str> = Vec::new();
-    for played in results {
-        if !scenarios.contains(&played.scenario.as_str()) {
-            scenarios.push(&played.scenario);
+    let named = results.iter().map(|one| &one.scenario).chain(unplayed.iter().map(|one| &one.scenario));
+    for scenario in named {
+        if !scenarios.contains(&scenario.as_str()) {
+            scenarios.push(scenario);
         }
     }
     let all: Vec<&Played> = results.iter().collect();
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let _ = writeln!(xml, r#"<testsuites name="shakedown gate" {}>"#, counts(&all));
-    for scenario in scenarios {
-        let cases: Vec<&Played> = results.iter().filter(|played| played.scenario == scenario).collect();
-        let scenario = escaped(scenario);
-        let _ = writeln!(xml, r#"  <testsuite name="{scenario}" {}>"#, counts(&cases));
-        for case in cases {
-            let head = format!(
-                r#"<testcase classname="{scenario}" name="seed {}" time="{}""#,
-                case.seed,
-                seconds(case.wall_ns)
-            );
-            if case.verdict == Verdict::Pass {
-                let _ = writeln!(xml, "    {head}/>");
-                continue;
-            }
-            let verdict = format!("{:?}", case.verdict).to_lowercase();
-            let message = case
-                .broken
-                .as_ref()
-                .map_or_else(|| verdict.clone(), |broken| format!("{}: {}", broken.invariant, broken.message));
-            let repro = case.repro.as_deref().unwrap_or_default();
-            let _ = writeln!(xml, "    {head}>");
+    let _ = writeln!(xml, r#"<testsuites name="shakedown gate" {}>"#, counts(&all, unplayed.len()));
+    for name in scenarios {
+        let cases: Vec<&Played> = results.iter().filter(|played| played.scenario == name).collect();
+        let errors: Vec<&Unplayed> = unplayed.iter().filter(|unplayed| unplayed.scenario == name).collect();
+        let scenario = escaped(name);
+        let _ = writeln!(xml, r#"  <testsuite name="{scenario}" {}>"#, counts(&cases, errors.len()));
+        cases.iter().for_each(|case| xml.push_str(&played_case(&scenario, case)));
+        for Unplayed { seed, why, repro, .. } in errors {
+            let _ = writeln!(xml, r#"    <testcase classname="{scenario}" name="seed {seed}" time="0.000">"#);
             let _ = writeln!(
                 xml,
-                r#"      <failure type="{verdict}" message="{}">{}</failure>"#,
-                escaped(&message),
+                r#"      <error type="not-played" message="{}">{}</error>"#,
+                escaped(why),
                 escaped(repro)
             );
             let _ = writeln!(xml, "    </testcase>");
@@ -65,6 +54,24 @@ fn xml(results: &[Played]) -> String {
     }
     xml.push_str("</testsuites>\n");
     xml
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{}.{:03}", ns / 1_000_000_000, ns / 1_000_000 % 1_000)
+}
+
+/// The case of a run that was played, in a suite whose name is escaped already.
+fn played_case(scenario: &str, case: &Played) -> String {
+    let time = seconds(case.wall_ns);
+    let head = format!(r#"<testcase classname="{scenario}" name="seed {}" time="{time}""#, case.seed);
+    if case.verdict == Verdict::Pass {
+        return format!("    {head}/>\n");
+    }
+    let verdict = format!("{:?}", case.verdict).to_lowercase();
+    let broken = case.broken.as_ref().map(|broken| format!("{}: {}", broken.invariant, broken.message));
+    let (message, repro) = (broken.unwrap_or_else(|| verdict.clone()), case.repro.as_deref().unwrap_or_default());
+    let (message, repro) = (escaped(&message), escaped(repro));
+    format!("    {head}>\n      <failure type=\"{verdict}\" message=\"{message}\">{repro}</failure>\n    </testcase>\n")
 }
 
 /// Text as XML 1.0 may hold it, in content and in attributes; characters that it cannot hold at all are replaced.

@@ -69,7 +69,9 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
         failure => failure,
     })?;
     spec.root = root.as_ref().map(|root| root.path().to_owned());
+    let was_drawn_again = capsule.broken.as_ref().is_some_and(|broken| broken.invariant == gate::DRAWN_AGAIN);
     let (run, parted) = match spec.engine {
+        Engine::Native if was_drawn_again => gate::play_drawn_again(&spec).map(|run| (run, None)),
         Engine::Native => gate::play_checked(&spec, capsule.verdict == Verdict::Nondeterminism),
         Engine::Real => runner::play(&spec).map(|run| (run, None)),
     }

@@ -13,7 +13,8 @@ use reports::table::grouped;
 use scenarios::{
     catalogue, file,
     gate::{self, Divergence},
-    runner::{self, Run, RunError, RunReport, RunSpec, Verdict},
+    runner::{self, Choices, Run, RunError, RunReport, RunSpec, Verdict},
+    scenario::Scenario,
     workload::arrivals::Arrivals,
 };
 use serde::Serialize;
@@ -84,7 +85,7 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     if let Some(path) = &args.save_plan {
         file::publish(path, spec.plan.to_toml().as_bytes()).context("--save-plan").map_err(Failure::Input)?;
     }
-    let (run, parted) = play(&spec, args.out.is_some()).map_err(Failure::of_run)?;
+    let (run, parted) = play(&scenario, &spec, &choices, args.out.is_some()).map_err(Failure::of_run)?;
     let kept = match (&args.out, run.report.verdict) {
         (Some(folder), _) => write(folder, &spec, &run).map(|()| Some(folder.clone())),
         (None, Verdict::Pass) => Ok(None),
@@ -125,14 +126,19 @@ fn write(folder: &Path, spec: &RunSpec, run: &Run) -> anyhow::Result<()> {
 
 /// Plays a spec. A simulated run that fails is played once more in full, which is itself a check that it is deterministic; a
 /// real one cannot be played again and is recorded at once.
-fn play(spec: &RunSpec, keep: bool) -> Result<(Run, Option<Divergence>), RunError> {
+fn play(
+    scenario: &Scenario,
+    spec: &RunSpec,
+    choices: &Choices,
+    keep: bool,
+) -> Result<(Run, Option<Divergence>), RunError> {
     if keep || spec.engine == Engine::Real {
         let run = runner::play(&RunSpec { recording: Recording::Full, ..spec.clone() })?;
         if run.report.verdict == Verdict::Pass || spec.engine == Engine::Real {
             return Ok((run, None));
         }
     }
-    gate::play_checked(spec, false)
+    gate::play_drawn(scenario, spec, choices, false)
 }
 
 /// The flags that play the run again, its seed apart.
@@ -201,10 +207,11 @@ pub fn text(spec: &RunSpec, report: &RunReport, parted: Option<&Divergence>) -> 
         dollars(figures.invoice_micro_usd),
         grouped(figures.overspends)
     ));
-    let reached: Vec<String> =
-        report.reached.iter().filter(|(_, times)| *times > 0).map(|(bug, times)| format!("{bug} {times}x")).collect();
-    if !reached.is_empty() {
-        lines.push(format!("reached    {}", reached.join(", ")));
+    let is_on = |name: &str| spec.bugs.iter().any(|bug| bug.name() == name);
+    for (said, on) in [("reached    ", true), ("would differ under ", false)] {
+        let these = report.reached.iter().filter(|(bug, times)| *times > 0 && is_on(bug) == on);
+        let these: Vec<String> = these.map(|(bug, times)| format!("{bug} {times}x")).collect();
+        lines.extend((!these.is_empty()).then(|| format!("{said}{}", these.join(", "))));
     }
     lines.push(String::new());
     lines.join("\n")

@@ -8,6 +8,7 @@
 //! - [`runner`]: one run from a [`runner::RunSpec`] to its verdict; [`capsule`]: a run as a file that plays it again;
 //!   [`gate`]: many seeds dealt over scenarios, and what they add up to.
 //! - [`file`]: files of the machine, read within a limit and published whole.
+//! - [`panicking`]: whose code a panic came out of, and where.
 //! - [`checker`]: a kept run worked out again from its files alone, by code that shares nothing with all of the above.
 //!
 //! What is deliberately not here: no rule of the ledger (those are in `kernel`), no fault mechanism (`sim`) and no drawing of
@@ -22,6 +23,7 @@ pub mod file;
 pub mod gate;
 pub mod invariant;
 pub mod model;
+pub mod panicking;
 pub mod runner;
 pub mod scenario;
 pub mod sometimes;

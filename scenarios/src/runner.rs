@@ -23,8 +23,8 @@ mod weather;
 mod witness;
 
 pub use folder::{BLOCK_BYTES, Provenance, ResultFile, TableAtRest, probe_folder, write_folder};
-pub use play::{PANICKED, RunError, play};
-pub use spec::{Choices, PlanChoice, SpecError, drawn, spec};
+pub use play::{RunError, play};
+pub use spec::{Choices, PlanChoice, SpecError, drawn, drawn_work, spec};
 pub use tally::Raw;
 
 /// What came of a run.

@@ -317,6 +317,12 @@ impl Scenario {
             let why = "a scenario names at least one invariant; `shakedown list` shows them".to_owned();
             return Err(Senseless { field: "invariants", why });
         }
+        if let Some(taken) = crate::invariant::taken(&crate::invariant::all()) {
+            let why = format!(
+                "`{taken}` is another's name already; give the invariant that was added in scenarios/src/invariant/mod.rs one of its own"
+            );
+            return Err(Senseless { field: "invariants", why });
+        }
         check_names(
             "invariants",
             &self.invariants,

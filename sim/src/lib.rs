@@ -24,7 +24,9 @@ pub use bus::{Datagram, MAX_FRAME_BYTES, NodeId};
 pub use control::{Control, LinkWeather, Reach, Unsupported};
 pub use disk::{Disk, DiskSpec, File, Open};
 pub use history::{Entry, Recorded, Recording};
-pub use play::{Boot, Config, Director, Effects, Engine, EngineError, NodeSpec, Observer, Played, Stats, play};
+pub use play::{
+    Boot, Config, Director, Effects, Engine, EngineError, Fallen, NodeSpec, Observer, Played, Stats, play, play_caught,
+};
 pub use random::Stream;
 pub use time::{Elapsed, Time};
 pub use world::{Cancelled, Task, World};

@@ -2,7 +2,14 @@
 
 use crate::{Control, DiskSpec, Entry, LinkWeather, Recorded, Recording, World};
 use serde::{Deserialize, Serialize};
-use std::{future::Future, path::PathBuf, pin::Pin, rc::Rc};
+use std::{
+    any::Any,
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    path::PathBuf,
+    pin::Pin,
+    rc::Rc,
+};
 
 /// Which implementation of [`World`] plays the cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +69,18 @@ pub struct Played {
     pub elapsed_ns: u64,
     /// Counts kept by the engine.
     pub stats: Stats,
+}
+
+/// What is left of a run that panicked.
+#[derive(Debug)]
+pub struct Fallen {
+    /// The history up to the panic, without a [`kind::CLOSE`](crate::history::kind::CLOSE); `None` on the real engine, or if
+    /// the panic came out of the making of the history.
+    pub history: Option<Recorded>,
+    /// When, on the engine's own clock, in nanoseconds; 0 on the real engine.
+    pub at_ns: u64,
+    /// What the panic carried.
+    pub panic: Box<dyn Any + Send>,
 }
 
 /// Counts kept by an engine over one run.
@@ -145,6 +164,7 @@ pub enum EngineError {
 /// Plays `cast` on `engine` until the director is done.
 ///
 /// Native runs are deterministic: the same binary, config, cast and director give a byte-identical history.
+/// A panic in the run goes on.
 pub fn play(
     engine: Engine,
     config: Config,
@@ -152,8 +172,25 @@ pub fn play(
     director: Director,
     observer: Observer,
 ) -> Result<Played, EngineError> {
+    play_caught(engine, config, cast, director, observer)?.map_err(|fallen| resume_unwind(fallen.panic))
+}
+
+/// As [`play`], and a panic in the run is caught, with what there is of the history by then.
+pub fn play_caught(
+    engine: Engine,
+    config: Config,
+    cast: Vec<NodeSpec>,
+    director: Director,
+    observer: Observer,
+) -> Result<Result<Played, Fallen>, EngineError> {
     match engine {
         Engine::Native => crate::native::play(config, cast, director, observer),
-        Engine::Real => crate::real::play(config, cast, director, observer),
+        Engine::Real => {
+            let played = catch_unwind(AssertUnwindSafe(|| crate::real::play(config, cast, director, observer)));
+            match played {
+                Ok(played) => played.map(Ok),
+                Err(panic) => Ok(Err(Fallen { history: None, at_ns: 0, panic })),
+            }
+        }
     }
 }

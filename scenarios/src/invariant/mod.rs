@@ -31,10 +31,10 @@ pub mod writers;
 
 pub(crate) use batch::{Part, parts};
 pub(crate) use lookup::Lookup;
-pub use watch::{Sight, UnknownInvariant, Watch, decode};
+pub use watch::{READABLE_HISTORY, Sight, UnknownInvariant, Watch, decode};
 pub use whole_log::WholeLog;
 
-use crate::{fact::Fact, model::Model};
+use crate::{fact::Fact, gate::DRAWN_AGAIN, model::Model, panicking::Whose};
 use kernel::{record::Record, serve::Announcement};
 use serde::{Deserialize, Serialize};
 use sim::NodeId;
@@ -133,4 +133,24 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
 /// The invariant of that name, fresh.
 pub fn named(name: &str) -> Option<Box<dyn Invariant>> {
     all().into_iter().find(|invariant| invariant.name() == name)
+}
+
+/// What is reported as broken without being an invariant: no invariant may go by these names.
+const RESERVED: [&str; 9] = [
+    READABLE_HISTORY,
+    "store-reads-back",
+    "comes-to-rest",
+    DRAWN_AGAIN,
+    Whose::Kernel.name(),
+    Whose::Cast.name(),
+    Whose::Invariant.name(),
+    Whose::Workload.name(),
+    Whose::Engine.name(),
+];
+
+/// The first name that is another's already, in the order of the list.
+pub fn taken(invariants: &[Box<dyn Invariant>]) -> Option<&'static str> {
+    let names: Vec<&'static str> = invariants.iter().map(|invariant| invariant.name()).collect();
+    let is_taken = |(index, name): &(usize, &&str)| RESERVED.contains(*name) || names[..*index].contains(*name);
+    names.iter().enumerate().find(is_taken).map(|(_, name)| *name)
 }

@@ -1,7 +1,10 @@
 //! Decodes the history once and feeds the chosen invariants in order.
 
 use super::{Broken, Invariant, Moment, Rest, Saw, all, budget::CapsHold, named};
-use crate::fact::{FACT, Fact};
+use crate::{
+    fact::{FACT, Fact},
+    panicking::{Whose, caught},
+};
 use kernel::{
     record::{Frame, GENESIS_CHAIN, Record},
     serve::{ANNOUNCEMENT, Announcement},
@@ -93,6 +96,8 @@ pub struct Watch {
     caps: CapsHold,
     /// The sequence after the last record told of.
     told: u64,
+    /// Entries of the history so far, those that say nothing included.
+    entries: u64,
     /// The last time of the run.
     now_ns: u64,
     broken: Option<Broken>,
@@ -106,7 +111,7 @@ impl Watch {
             .into_iter()
             .map(|invariant| if invariant.name() == caps.name() { Chosen::Caps } else { Chosen::Other(invariant) })
             .collect();
-        Watch { chosen, caps, told: 0, now_ns: 0, broken: None }
+        Watch { chosen, caps, told: 0, entries: 0, now_ns: 0, broken: None }
     }
 
     /// Watches all there are.
@@ -122,6 +127,7 @@ impl Watch {
 
     /// Takes in the next entry of the history.
     pub fn take(&mut self, entry: &Entry<'_>) {
+        self.entries += 1;
         self.now_ns = entry.time_ns;
         match decode(entry) {
             Ok(sight) => self.take_in(entry.node, entry.incarnation, &sight),
@@ -129,8 +135,14 @@ impl Watch {
         }
     }
 
+    /// Counts the next entry of the history, which says nothing to invariants.
+    pub fn skip(&mut self) {
+        self.entries += 1;
+    }
+
     /// Takes in the next entry of the history, already decoded.
     pub fn take_decoded(&mut self, entry: &Entry<'_>, sight: &Sight) {
+        self.entries += 1;
         self.now_ns = entry.time_ns;
         self.take_in(entry.node, entry.incarnation, sight);
     }
@@ -165,12 +177,17 @@ impl Watch {
             if self.broken.is_some() {
                 return;
             }
-            let (name, looked) = match &mut self.chosen[index] {
-                Chosen::Caps => (self.caps.name(), self.caps.at_rest(rest)),
-                Chosen::Other(invariant) => (invariant.name(), invariant.at_rest(rest)),
+            let Watch { chosen, caps, .. } = self;
+            let (name, looked) = match &mut chosen[index] {
+                Chosen::Caps => (caps.name(), caught(|| caps.at_rest(rest))),
+                Chosen::Other(invariant) => (invariant.name(), caught(|| invariant.at_rest(rest))),
             };
-            if let Err(message) = looked {
-                self.keep(name, message);
+            match looked {
+                Ok(Ok(())) => {}
+                Ok(Err(message)) => self.keep(name, message),
+                Err(panic) => {
+                    self.keep(Whose::Invariant.name(), format!("{name}, asked about the run at rest, {panic}"))
+                }
             }
         }
     }
@@ -188,7 +205,7 @@ impl Watch {
     /// Once something is broken only overspends are counted on: what follows from a broken moment explains nothing.
     fn feed(&mut self, node: NodeId, incarnation: u32, saw: Saw<'_>) {
         let moment = Moment { time_ns: self.now_ns, node, incarnation, saw };
-        let mut caps = Some(self.caps.at(&moment));
+        let mut caps = Some(caught(|| self.caps.at(&moment)));
         if let Saw::Ledger(_, [.., last]) = saw {
             self.told = self.told.max(last.seq.saturating_add(1));
         }
@@ -197,11 +214,16 @@ impl Watch {
                 return;
             }
             let (name, held) = match &mut self.chosen[index] {
-                Chosen::Caps => (self.caps.name(), caps.take().unwrap_or(Ok(()))),
-                Chosen::Other(invariant) => (invariant.name(), invariant.at(&moment)),
+                Chosen::Caps => (self.caps.name(), caps.take().unwrap_or(Ok(Ok(())))),
+                Chosen::Other(invariant) => (invariant.name(), caught(|| invariant.at(&moment))),
             };
-            if let Err(message) = held {
-                self.keep(name, message);
+            match held {
+                Ok(Ok(())) => {}
+                Ok(Err(message)) => self.keep(name, message),
+                Err(panic) => {
+                    let message = format!("{name}, asked about entry {} of the history, {panic}", self.entries);
+                    self.keep(Whose::Invariant.name(), message);
+                }
             }
         }
     }
@@ -215,7 +237,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::taken, *};
 
     fn entry(kind: u16, data: &[u8]) -> Entry<'_> {
         Entry { time_ns: 77, node: NodeId(4), incarnation: 1, kind, data }
@@ -254,6 +276,83 @@ mod tests {
             watch.take(&entry(kind, b"anything"));
         }
         assert_eq!(watch.broken(), None);
+    }
+
+    /// One that asks for a key which is not there.
+    #[derive(Debug)]
+    struct Careless {
+        at_rest: bool,
+    }
+
+    impl Invariant for Careless {
+        fn name(&self) -> &'static str {
+            "careless"
+        }
+
+        fn states(&self) -> &'static str {
+            "nothing: it panics"
+        }
+
+        fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
+            let none: &[u32] = &[];
+            if !self.at_rest && matches!(moment.saw, Saw::Down) {
+                assert_eq!(none[moment.node.0 as usize], 0);
+            }
+            Ok(())
+        }
+
+        fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
+            if self.at_rest { panic!("no rest for the wicked") } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn an_invariant_that_panics_is_named_with_the_entry_it_was_asked_about_and_the_place() {
+        let mut watch = Watch::new(vec![Box::new(Careless { at_rest: false })]);
+        watch.take(&entry(kind::UP, b""));
+        watch.skip();
+        watch.take(&entry(kind::DOWN, b""));
+        let broken = watch.broken().expect("a panic is a failure").clone();
+        assert_eq!((broken.invariant.as_str(), broken.time_ns), ("invariant-panic", 77));
+        for part in
+            ["careless, asked about entry 3 of the history", "scenarios/src/invariant/watch.rs:", "the len is 0"]
+        {
+            assert!(broken.message.contains(part), "{part}: {}", broken.message);
+        }
+        let mut watch = Watch::new(vec![Box::new(Careless { at_rest: true })]);
+        watch.at_rest(&Rest { log: &super::super::WholeLog::default(), opened: &[], rebuilt: &[], converged: true });
+        let broken = watch.broken().expect("a panic is a failure");
+        for part in ["careless, asked about the run at rest", "no rest for the wicked"] {
+            assert!(broken.message.contains(part), "{part}: {}", broken.message);
+        }
+    }
+
+    #[test]
+    fn a_name_is_taken_by_the_one_before_and_by_what_is_reported_without_being_an_invariant() {
+        assert_eq!(taken(&all()), None);
+        let mut twice = all();
+        twice.push(Box::<CapsHold>::default());
+        assert_eq!(taken(&twice), Some("caps-hold"));
+
+        #[derive(Debug)]
+        struct Named(&'static str);
+        impl Invariant for Named {
+            fn name(&self) -> &'static str {
+                self.0
+            }
+            fn states(&self) -> &'static str {
+                "nothing"
+            }
+            fn at(&mut self, _: &Moment<'_>) -> Result<(), String> {
+                Ok(())
+            }
+            fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
+                Ok(())
+            }
+        }
+        for (name, expect) in [("few-calls", None), ("kernel-panic", Some("kernel-panic"))] {
+            assert_eq!(taken(&[Box::new(Named(name))]), expect);
+        }
     }
 
     #[test]

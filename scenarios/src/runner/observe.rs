@@ -63,7 +63,7 @@ impl Observed {
         }
         let mut watch = self.watch.borrow_mut();
         match decode(entry) {
-            Ok(Sight::Other) => return,
+            Ok(Sight::Other) => return watch.skip(),
             Ok(sight) => {
                 self.tally.borrow_mut().at(entry.time_ns, &sight);
                 self.tell(&sight, news);

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     cast::{self, Casting, Stage},
     invariant::{Broken, Watch, WholeLog},
+    panicking::{Panic, caught},
     scenario::StoreKind,
     sometimes::{Seen, Sometimes},
 };
@@ -19,18 +20,10 @@ use kernel::{
     store::memory::MemoryStore,
 };
 use sim::{Config, Engine, EngineError, Played, Recorded, Stats};
-use std::{
-    any::Any,
-    cell::RefCell,
-    panic::{AssertUnwindSafe, catch_unwind},
-    rc::Rc,
-};
+use std::{cell::RefCell, rc::Rc};
 
 /// What every wall clock of a simulated run begins near: 2026-01-01, in nanoseconds since the Unix epoch.
 const WALL_START_NS: u64 = 1_767_225_600_000_000_000;
-
-/// The invariant that a run breaks whose kernel, cast or engine panics: an assertion did not hold.
-pub const PANICKED: &str = "kernel-panic";
 
 /// The run could not be played.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +36,8 @@ pub enum RunError {
     Engine(#[from] EngineError),
 }
 
-/// Plays a run to its verdict. A panic inside it is caught, and is a safety verdict of its own.
+/// Plays a run to its verdict. A panic inside it is caught, and is a safety verdict of its own: see
+/// [`Whose`](crate::panicking::Whose).
 ///
 /// Simulated runs depend on nothing but the spec, except [`RunReport::wall_ns`]. Any number may play on as many threads.
 pub fn play(spec: &RunSpec) -> Result<Run, RunError> {
@@ -58,20 +52,23 @@ pub fn play(spec: &RunSpec) -> Result<Run, RunError> {
 )]
 fn timed(spec: &RunSpec) -> Result<Run, EngineError> {
     let began = std::time::Instant::now();
-    let mut run = caught(spec)?;
+    let mut run = judged(spec)?;
     run.report.wall_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     Ok(run)
 }
 
-fn caught(spec: &RunSpec) -> Result<Run, EngineError> {
+fn judged(spec: &RunSpec) -> Result<Run, EngineError> {
     let planted = Planted::these(&spec.bugs);
     let watch = Watch::these(&spec.scenario.invariants).expect("a checked scenario names known invariants");
     let seen = Seen::new(Level::ALL.map(|level| cap_set(&spec.scenario, level)), spec.scenario.quota);
     let observed = Rc::new(Observed::new(watch, seen));
     let news = Rc::new(News::default());
-    let mut run = match catch_unwind(AssertUnwindSafe(|| perform(spec, &planted, &observed, &news))) {
-        Ok(performed) => {
-            let (played, course, found) = performed?;
+    let performed = match caught(|| perform(spec, &planted, &observed, &news)) {
+        Ok(performed) => performed?,
+        Err(panic) => Performed::Fell(None, panic),
+    };
+    let mut run = match performed {
+        Performed::Whole(played, course, found) => {
             let (verdict, broken) = judge(&observed, &course, &found, played.elapsed_ns);
             let mut run = report(spec, &observed, verdict, broken, played.history, played.stats);
             run.report.virtual_ns = played.elapsed_ns;
@@ -79,8 +76,9 @@ fn caught(spec: &RunSpec) -> Result<Run, EngineError> {
             run.log = found.log;
             run
         }
-        Err(panic) => {
-            let (history, broken) = fallen(&*panic, &observed);
+        Performed::Fell(history, panic) => {
+            let broken = panic.broken(observed.last_ns.get());
+            let history = history.unwrap_or_else(|| unrecorded(&broken, &observed));
             let mut run = report(spec, &observed, Verdict::Safety, Some(broken), history, Stats::default());
             run.report.virtual_ns = observed.last_ns.get();
             run
@@ -94,12 +92,20 @@ fn caught(spec: &RunSpec) -> Result<Run, EngineError> {
     Ok(run)
 }
 
+/// How far a run came.
+enum Performed {
+    /// To its end.
+    Whole(Played, Course, Found),
+    /// To a panic, with the history up to it.
+    Fell(Option<Recorded>, Panic),
+}
+
 fn perform(
     spec: &RunSpec,
     planted: &Planted,
     observed: &Rc<Observed>,
     news: &Rc<News>,
-) -> Result<(Played, Course, Found), EngineError> {
+) -> Result<Performed, EngineError> {
     let shelf = match spec.scenario.store {
         StoreKind::Memory => Shelf::Memory(MemoryStore::new()),
         StoreKind::Redb => match (spec.engine, &spec.root) {
@@ -135,9 +141,12 @@ fn perform(
     };
     let (observed, news) = (observed.clone(), news.clone());
     let observer: sim::Observer = Box::new(move |entry| observed.entry(entry, &news));
-    let played = sim::play(spec.engine, config, cast, director, observer)?;
+    let played = match sim::play_caught(spec.engine, config, cast, director, observer)? {
+        Ok(played) => played,
+        Err(fallen) => return Ok(Performed::Fell(fallen.history, Panic::told(&*fallen.panic))),
+    };
     let (course, found) = ended.borrow_mut().take().expect("a run ends when its director does");
-    Ok((played, course, found))
+    Ok(Performed::Whole(played, course, found))
 }
 
 /// Safety before liveness.
@@ -160,14 +169,12 @@ fn judge(observed: &Observed, course: &Course, found: &Found, at_ns: u64) -> (Ve
     }
 }
 
-/// What is known of a run that panicked: what it said, and how far it came, which is all that its hash can cover.
-fn fallen(panic: &(dyn Any + Send), observed: &Observed) -> (Recorded, Broken) {
-    let said = panic.downcast_ref::<String>().map(String::as_str);
-    let message = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_owned();
-    let (entries, time_ns) = (observed.entries.get(), observed.last_ns.get());
+/// Of a run that panicked and left no history: how far it came, which is all that its hash can cover.
+fn unrecorded(broken: &Broken, observed: &Observed) -> Recorded {
+    let Broken { message, time_ns, .. } = broken;
+    let entries = observed.entries.get();
     let hash = *blake3::hash(format!("panic after {entries} entries at {time_ns} ns: {message}").as_bytes()).as_bytes();
-    let broken = Broken { invariant: PANICKED.to_owned(), message, time_ns };
-    (Recorded { hash, entries, kept: Vec::new() }, broken)
+    Recorded { hash, entries, kept: Vec::new() }
 }
 
 fn report(
@@ -206,15 +213,18 @@ mod tests {
     use super::*;
     use crate::{
         catalogue,
+        panicking::Whose,
         runner::{Choices, spec},
     };
     use faults::{At, Fault, Planned, Target};
+    use sim::{Recording, history};
     use std::time::Duration;
 
     #[test]
     fn a_panic_inside_a_run_is_a_safety_verdict_and_leaves_the_thread_fit_for_another() {
         let scenario = catalogue::find("contention").expect("shipped");
-        let sound = spec(&scenario, 1, &Choices::default()).expect("a spec");
+        let choices = Choices { recording: Recording::Full, ..Choices::default() };
+        let sound = spec(&scenario, 1, &choices).expect("a spec");
         let mut unsound = sound.clone();
         unsound.plan.faults = vec![Planned {
             at: At::Time(Duration::from_secs(1)),
@@ -223,11 +233,16 @@ mod tests {
             lasts: Duration::from_secs(1),
         }];
         let before = timed(&sound).expect("playable").report;
-        let fell = timed(&unsound).expect("playable").report;
-        let broken = fell.broken.expect("says what");
-        assert_eq!((fell.verdict, broken.invariant.as_str()), (Verdict::Safety, PANICKED));
-        assert!(broken.message.contains("a spec's plan is about its own cast"), "{}", broken.message);
-        assert_eq!(timed(&unsound).expect("playable").report.history_hash, fell.history_hash);
+        let fell = timed(&unsound).expect("playable");
+        let broken = fell.report.broken.expect("says what");
+        assert_eq!((fell.report.verdict, broken.invariant.as_str()), (Verdict::Safety, Whose::Engine.name()));
+        for part in ["a spec's plan is about its own cast", "panicked at scenarios/src/runner/director.rs:"] {
+            assert!(broken.message.contains(part), "{}", broken.message);
+        }
+        let entries: Result<Vec<_>, _> = history::read(&fell.history.kept).collect();
+        assert_eq!(entries.expect("readable").len() as u64, fell.history.entries);
+        assert_eq!(blake3::hash(&fell.history.kept).to_hex().as_str(), fell.report.history_hash);
+        assert_eq!(timed(&unsound).expect("playable").report.history_hash, fell.report.history_hash);
         assert_eq!(timed(&sound).expect("playable").report.history_hash, before.history_hash);
     }
 }

@@ -3,9 +3,10 @@
 use super::RunSpec;
 use crate::{
     cast::node_named,
+    panicking::{Panic, caught},
     scenario::{Scenario, Senseless, StoreKind},
     workload::{
-        self, Unit,
+        self, Unit, Unruly, WorkList,
         arrivals::{self, Arrivals},
     },
 };
@@ -99,6 +100,26 @@ pub enum SpecError {
         /// Its name.
         scenario: String,
     },
+    /// The work breaks a rule of work lists.
+    #[error("{whose}: {why}")]
+    Work {
+        /// Whose lists they are: the workload's, or the trace's.
+        whose: String,
+        /// What is wrong with them, and where.
+        why: Unruly,
+    },
+    /// The workload panicked.
+    #[error("the workload `{workload}` of scenario {scenario} gives no list for seed {seed}: it {panic}")]
+    NotDrawn {
+        /// Its name.
+        workload: &'static str,
+        /// The scenario's.
+        scenario: String,
+        /// The seed that it was to draw from.
+        seed: u64,
+        /// What it said, and where.
+        panic: Panic,
+    },
     /// A call takes so long that no run with it can come to rest in time.
     #[error(
         "a call of run {run} that reads {} and generates {} tokens takes {latency:?}, and everything must be at rest {bound:?} after the faults; lower its tokens or raise the scenario's heal_bound",
@@ -142,6 +163,16 @@ pub fn drawn(scenario: &Scenario, seed: u64) -> Drawn {
     scenario.swarm.draw(seed, &Ground { agents: sizes.agents, lasts: sizes.lasts, disk_operations })
 }
 
+/// The work that the scenario's workload draws for a seed.
+pub fn drawn_work(scenario: &Scenario, seed: u64) -> Result<WorkList, SpecError> {
+    caught(|| workload::draw(scenario, seed)).map_err(|panic| SpecError::NotDrawn {
+        workload: scenario.workload.name,
+        scenario: scenario.name.clone(),
+        seed,
+        panic,
+    })
+}
+
 /// Everything that determines the run of one seed.
 pub fn spec(scenario: &Scenario, seed: u64, choices: &Choices) -> Result<RunSpec, SpecError> {
     let mut scenario = scenario.clone();
@@ -162,7 +193,7 @@ pub fn spec(scenario: &Scenario, seed: u64, choices: &Choices) -> Result<RunSpec
     let sizes = &scenario.sizes;
     let (work, arrivals) = match &choices.arrivals {
         Some(trace) => (arrivals::work(trace, sizes.agents, sizes.agents_per_user), Some(trace.rows().len() as u64)),
-        None => (workload::draw(&scenario, seed), None),
+        None => (drawn_work(&scenario, seed)?, None),
     };
     let spec = RunSpec {
         scenario,
@@ -180,16 +211,26 @@ pub fn spec(scenario: &Scenario, seed: u64, choices: &Choices) -> Result<RunSpec
     Ok(spec)
 }
 
+impl SpecError {
+    /// Whether it is about the lists that one seed's work is, and not about what the user chose.
+    pub fn is_of_the_work(&self) -> bool {
+        matches!(self, SpecError::Work { .. } | SpecError::NotDrawn { .. })
+    }
+}
+
 impl RunSpec {
     /// Whether its parts go together: for a spec that was read rather than resolved.
     pub fn check(&self) -> Result<(), SpecError> {
         self.scenario.check()?;
         self.plan.check()?;
-        let agents = self.work.agents.len() as u32;
-        if agents == 0 || agents != self.scenario.sizes.agents {
-            let why = format!("the work is for {agents} agents, and there are {}", self.scenario.sizes.agents);
-            return Err(SpecError::Senseless(Senseless { field: "sizes.agents", why }));
-        }
+        let agents = self.scenario.sizes.agents;
+        self.work.check(agents).map_err(|why| {
+            let whose = match self.arrivals {
+                Some(_) => "the arrival trace".to_owned(),
+                None => format!("the workload `{}`", self.scenario.workload.name),
+            };
+            SpecError::Work { whose, why }
+        })?;
         let Scenario { provider, heal_bound, .. } = &self.scenario;
         // A scenario's own work is its author's affair; a trace may hold anything.
         for item in self.work.agents.iter().flatten().filter(|_| self.work.open_loop) {

@@ -8,10 +8,13 @@ pub mod contention;
 pub mod day;
 pub mod edge;
 pub mod effects;
+mod lists;
 pub mod producers;
 pub mod research;
 pub mod stampede;
 pub mod takeover;
+
+pub use lists::{Place, Unruly};
 
 use crate::scenario::Scenario;
 use kernel::{

@@ -1,4 +1,5 @@
-//! Work lists: what is drawn from a seed, and what is read from a trace.
+//! Work lists: what is drawn from a seed, what is read from a trace, and the rules that all of them keep.
 
 mod arrivals;
 mod drawn;
+mod lists;

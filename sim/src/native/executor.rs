@@ -248,6 +248,13 @@ impl Core {
         (log.finish(), stats)
     }
 
+    /// What was made of the history before a panic, without a close; `None` if the panic came out of the log itself.
+    pub(super) fn history_so_far(&self) -> Option<crate::Recorded> {
+        let log = self.log.try_borrow_mut().ok()?.take()?;
+        self.ended.set(true);
+        Some(log.finish())
+    }
+
     /// Makes a history entry and shows it to the observer.
     ///
     /// # Panics
