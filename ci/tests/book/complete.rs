@@ -130,6 +130,41 @@ fn flags(help: &str) -> Vec<(String, String)> {
     lines.iter().enumerate().filter_map(flag).collect()
 }
 
+/// The facts that `scenarios/src/fact.rs` defines, each with its fields.
+fn facts() -> BTreeMap<String, Vec<String>> {
+    let source = fs::read_to_string(root().join("scenarios/src/fact.rs")).expect("the facts");
+    let (_, body) = source.split_once("pub enum Fact {").expect("an enum");
+    let (body, _) = body.split_once("\n}").expect("its end");
+    let mut facts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut last = String::new();
+    for line in body.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
+        if let Some(name) = line.strip_suffix(" {") {
+            last = name.to_owned();
+            facts.insert(last.clone(), Vec::new());
+        } else if let Some((field, _)) = line.split_once(": ") {
+            facts.entry(last.clone()).or_default().push(field.to_owned());
+        }
+    }
+    facts
+}
+
+#[test]
+fn every_fact_has_its_line_and_every_field_of_it() {
+    let facts = facts();
+    assert!(facts.len() > 8 && facts["CallSent"].len() > 5, "{facts:?}");
+    let known: Vec<(String, String)> = facts.keys().map(|name| (name.clone(), "what it says".to_owned())).collect();
+    let table = list("facts");
+    let mut complaints = compare(&table, &known, 3);
+    for (fact, fields) in &facts {
+        let row = table.rows.iter().find(|row| name_in(row) == Some(fact)).map_or("", String::as_str);
+        let missing = fields.iter().filter(|field| !row.contains(&format!("`{field}`")));
+        complaints.extend(
+            missing.map(|field| format!("{}: the line of `{fact}` does not name its field `{field}`", table.place)),
+        );
+    }
+    none(&complaints);
+}
+
 #[test]
 fn every_exit_code_has_its_line() {
     let source = fs::read_to_string(root().join("src/exit.rs")).expect("the exit codes");

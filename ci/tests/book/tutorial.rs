@@ -19,11 +19,13 @@ use tempfile::TempDir;
 mod burst;
 #[path = "../../../docs/tutorial/code/few_calls.rs"]
 mod few_calls;
+#[path = "../../../docs/tutorial/code/few_live.rs"]
+mod few_live;
 
 const PAGE: &str = "docs/tutorial/own-workload.md";
 
-/// The first thing that `few-calls` finds broken when `burst` is played with so many slots.
-fn broken(slots: &str) -> Option<Broken> {
+/// The first thing that an invariant finds broken when `burst` is played with so many slots.
+fn broken(invariant: Box<dyn Invariant>, slots: &str) -> Option<Broken> {
     let text = include_str!("../../../docs/tutorial/code/burst.toml").replacen("slots = 10", slots, 1);
     let known = text.replacen("\"burst\"\nstore", "\"contention\"\nstore", 1).replacen("\"few-calls\", ", "", 1);
     let scenario = catalogue::parse(&known, "burst.toml").expect("all of it but its own names is known");
@@ -32,7 +34,7 @@ fn broken(slots: &str) -> Option<Broken> {
     spec.work = Arc::new((burst::WORKLOAD.draw)(&scenario, 1));
     let run = runner::play(&spec).expect("it can be played");
     assert_eq!(run.report.verdict, runner::Verdict::Pass, "{:?}", run.report.broken);
-    let mut watch = Watch::new(vec![Box::<few_calls::FewCalls>::default()]);
+    let mut watch = Watch::new(vec![invariant]);
     for entry in history::read(&run.history.kept) {
         watch.take(&entry.expect("a history that was just made can be read"));
     }
@@ -40,11 +42,19 @@ fn broken(slots: &str) -> Option<Broken> {
 }
 
 #[test]
-fn its_invariant_fails_on_its_workload_until_the_ledger_is_told_to_hold_it() {
-    let broken = broken("slots = 10").expect("six calls of each of two agents are too many");
-    assert_eq!(broken.invariant, "few-calls");
-    assert!(broken.message.contains("is number 5 that user 0 has on the wire"), "{}", broken.message);
-    assert_eq!(self::broken("slots = 4"), None);
+fn its_invariants_fail_on_its_workload_until_the_ledger_is_told_to_hold_them() {
+    let calls = || Box::<few_calls::FewCalls>::default();
+    let found = broken(calls(), "slots = 10").expect("six calls of each of two agents are too many");
+    assert_eq!(found.invariant, "few-calls");
+    assert!(found.message.contains("is number 5 that user 0 has on the wire"), "{}", found.message);
+    assert_eq!(broken(calls(), "slots = 4"), None);
+
+    let live = || Box::<few_live::FewLive>::default();
+    let first = broken(live(), "slots = 10").expect("each of those calls was reserved for");
+    assert_eq!(first.invariant, "few-live");
+    assert!(first.message.contains("is number 5 that user 0 has live"), "{}", first.message);
+    assert!(first.time_ns <= found.time_ns, "a reservation comes before its call");
+    assert_eq!(broken(live(), "slots = 4"), None);
 }
 
 /// An edit that the tutorial asks for: the file, the line it goes below, and what is added.
@@ -59,7 +69,7 @@ fn edits() -> Vec<(String, String, String)> {
 #[test]
 fn each_edit_it_asks_for_has_its_one_place() {
     let edits = edits();
-    assert_eq!(edits.len(), 4, "a module and a row each for the workload and the invariant");
+    assert_eq!(edits.len(), 6, "a module and a row each for the workload and the two invariants");
     for (file, below, added) in edits {
         let text = fs::read_to_string(root().join(&file)).unwrap_or_else(|error| panic!("{PAGE}: {file}: {error}"));
         let places = text.lines().filter(|line| line.trim() == below).count();
