@@ -18,7 +18,7 @@ const UNSEEN: [(&str, &str); 6] = [
 ];
 
 /// Invariants that there are rules for, by the names that scenarios give them, and what is looked at without being named.
-const RULED: [&str; 20] = [
+const RULED: [&str; 24] = [
     "dense",
     "durable",
     "caps-hold",
@@ -30,6 +30,10 @@ const RULED: [&str; 20] = [
     "lease-terms",
     "believed-holders",
     "decided-once",
+    "intents",
+    "dispatched-first",
+    "one-flight",
+    "asked-once",
     "unknown-has-cause",
     "released-uncharged",
     "invoice",
