@@ -68,7 +68,8 @@ fn judged(spec: &RunSpec) -> Result<Run, EngineError> {
         Err(panic) => Performed::Fell(None, panic),
     };
     let mut run = match performed {
-        Performed::Whole(played, course, found) => {
+        Performed::Whole(whole) => {
+            let (played, course, found) = *whole;
             let (verdict, broken) = judge(&observed, &course, &found, played.elapsed_ns);
             let mut run = report(spec, &observed, verdict, broken, played.history, played.stats);
             run.report.virtual_ns = played.elapsed_ns;
@@ -95,7 +96,7 @@ fn judged(spec: &RunSpec) -> Result<Run, EngineError> {
 /// How far a run came.
 enum Performed {
     /// To its end.
-    Whole(Played, Course, Found),
+    Whole(Box<(Played, Course, Found)>),
     /// To a panic, with the history up to it.
     Fell(Option<Recorded>, Panic),
 }
@@ -146,7 +147,7 @@ fn perform(
         Err(fallen) => return Ok(Performed::Fell(fallen.history, Panic::told(&*fallen.panic))),
     };
     let (course, found) = ended.borrow_mut().take().expect("a run ends when its director does");
-    Ok(Performed::Whole(played, course, found))
+    Ok(Performed::Whole(Box::new((played, course, found))))
 }
 
 /// Safety before liveness.

@@ -108,7 +108,7 @@ impl WorkList {
             (0..).zip(&self.agents).flat_map(|one| -> Vec<_> { mine(one) }).collect();
         all.sort_unstable();
         for runs in all.chunk_by(|one, other| one.0 == other.0) {
-            for pair in runs.windows(2).filter(|pair| pair[0].1 == pair[1].1) {
+            if let Some(pair) = runs.windows(2).find(|pair| pair[0].1 == pair[1].1) {
                 return Err(Unruly::RunTwice { place: Place { agent: pair[1].1, run: pair[1].0, unit: None } });
             }
             let mut working = runs.iter().filter(|(_, _, stands_by)| !stands_by);
@@ -123,7 +123,9 @@ impl WorkList {
     /// The first agent whose list is another one in `other`, and the two said in short; `None` if they are equal.
     pub fn parting(&self, other: &WorkList) -> Option<String> {
         let (ours, theirs) = (self.agents.len(), other.agents.len());
-        for (agent, (one, other)) in (0..).zip(self.agents.iter().zip(&other.agents)).filter(|(_, (a, b))| a != b) {
+        let mut lists = self.agents.iter().zip(&other.agents);
+        if let Some(agent) = lists.position(|(one, other)| one != other) {
+            let (one, other) = (&self.agents[agent], &other.agents[agent]);
             let run = one.iter().zip(other).position(|(a, b)| a != b);
             return Some(match run {
                 Some(run) => format!("agent {agent} is given {} and then {}", short(&one[run]), short(&other[run])),

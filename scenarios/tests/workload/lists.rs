@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// A change that breaks one rule.
 type Breaking = fn(&mut Vec<Vec<Item>>);
 
+/// Whether it is the rule that was broken, at the place where it was.
+type Told = Box<dyn Fn(Unruly) -> bool>;
+
 /// What is said of takeover's work with one thing changed.
 fn refused(change: Breaking) -> Result<(), SpecError> {
     let scenario = catalogue::find("partition").expect("shipped");
@@ -25,7 +28,7 @@ fn refused(change: Breaking) -> Result<(), SpecError> {
 fn a_list_that_breaks_a_rule_is_refused_with_workload_agent_run_and_unit() {
     let at = |agent, run, unit: Option<u32>| Place { agent, run, unit: unit.map(UnitId) };
     let first = run(0, 0);
-    let cases: [(&str, Breaking, Box<dyn Fn(Unruly) -> bool>, &str); 7] = [
+    let cases: [(&str, Breaking, Told, &str); 7] = [
         (
             "above most",
             |agents| agents[0][0].units[2].usage.output_tokens = 1_000_000,
