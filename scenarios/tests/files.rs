@@ -95,7 +95,7 @@ fn capsules_read_back_and_damaged_ones_are_refused_with_a_remedy() {
         ("engine = \"native\"", "engine = \"steam\"", "line 2"),
         ("store = \"redb\"", "store = \"memory\"", "store and scenario.store differ"),
         ("seed = \"18446744073709551615\"", "seed = \"18446744073709551616\"", "seed"),
-        ("agents = 4", "agents = 5", "the work is for 4 agents"),
+        ("agents = 4", "agents = 5", "it has lists for 4 agents, and there are 5"),
         ("verdict = \"pass\"", "", "verdict"),
     ];
     for (from, to, expect) in table {
