@@ -1,6 +1,6 @@
 //! What may come in: nothing begins during a halt, and nobody has more of a day than its quota.
 
-use super::{Invariant, Moment, Rest, Saw, by_seq::BySeq};
+use super::{Invariant, Moment, Saw, by_seq::BySeq};
 use kernel::{
     admit::{self, Quota, Switch},
     effect,
@@ -57,10 +57,6 @@ impl Invariant for HaltHolds {
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
         let Saw::Ledger(_, records) = moment.saw else { return Ok(()) };
         records.iter().try_for_each(|record| self.fold(record))
-    }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
-        Ok(())
     }
 }
 
@@ -175,10 +171,6 @@ impl Invariant for QuotaHolds {
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
         let Saw::Ledger(_, records) = moment.saw else { return Ok(()) };
         records.iter().try_for_each(|record| self.fold(record))
-    }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
-        Ok(())
     }
 }
 

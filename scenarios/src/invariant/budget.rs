@@ -169,10 +169,6 @@ impl Invariant for CapsHold {
         // Every record is folded even after a broken one, so that overspends are counted on.
         records.iter().map(|record| self.fold(record)).fold(Ok(()), Result::and)
     }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
-        Ok(())
-    }
 }
 
 /// `ends-once`: a reservation is made once, at the price in force, and ends at most once, at what its usage costs; once its
@@ -270,10 +266,6 @@ impl Invariant for EndsOnce {
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
         let Saw::Ledger(_, records) = moment.saw else { return Ok(()) };
         records.iter().try_for_each(|record| self.fold(record))
-    }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
-        Ok(())
     }
 }
 

@@ -115,10 +115,6 @@ impl Invariant for UnknownHasCause {
             _ => Ok(()),
         }
     }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
-        Ok(())
-    }
 }
 
 /// `released-uncharged`: what was released is never on the invoice, whichever of the two comes first.
@@ -175,10 +171,6 @@ impl Invariant for ReleasedUncharged {
             }
             _ => Ok(()),
         }
-    }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
-        Ok(())
     }
 }
 
@@ -408,10 +400,6 @@ impl Invariant for LiveCalls {
             Saw::Down => self.down(sender),
             _ => {}
         }
-        Ok(())
-    }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Effects: what leaves was written ahead phase by phase, what is asked is asked once, and what is given back was paid for.
 
-use super::{Invariant, Moment, Rest, Saw, budget::Running, by_seq::BySeq, lookup::Lookup};
+use super::{Invariant, Moment, Saw, budget::Running, by_seq::BySeq, lookup::Lookup};
 use crate::fact::Fact;
 use kernel::{
     effect::{self, Class, Key},
@@ -112,10 +112,6 @@ impl Invariant for Intents {
         self.moved.clear();
         records.iter().try_for_each(|record| self.fold(record))
     }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
-        Ok(())
-    }
 }
 
 /// `dispatched-first`: no call leaves before its intent's dispatch is durable, and none that is not idempotent leaves twice.
@@ -174,10 +170,6 @@ impl Invariant for DispatchedFirst {
             }
             _ => Ok(()),
         }
-    }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
-        Ok(())
     }
 }
 
@@ -276,10 +268,6 @@ impl Invariant for AskedOnce {
             _ => Ok(()),
         }
     }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
-        Ok(())
-    }
 }
 
 /// `one-flight`: of all intents under one key, one at most is held by a run whose lease is in force since the intent was made, or
@@ -361,10 +349,6 @@ impl Invariant for OneFlight {
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
         let Saw::Ledger(_, records) = moment.saw else { return Ok(()) };
         records.iter().try_for_each(|record| self.fold(record))
-    }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
-        Ok(())
     }
 }
 

@@ -141,10 +141,6 @@ impl Invariant for Dense {
         }
         records.iter().try_for_each(|record| self.fold(record))
     }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
-        Ok(())
-    }
 }
 
 /// `durable`: what was acted on had been announced as durable, and what was announced is there after every opening and at rest.

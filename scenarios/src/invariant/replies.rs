@@ -1,6 +1,6 @@
 //! Requests and their answers: each is decided once, and every repeat gets the first answer.
 
-use super::{Invariant, Moment, Rest, Saw, lookup::Lookup, parts};
+use super::{Invariant, Moment, Saw, lookup::Lookup, parts};
 use crate::fact::Fact;
 use kernel::{
     effect,
@@ -188,10 +188,6 @@ impl Invariant for DecidedOnce {
             }
             _ => Ok(()),
         }
-    }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
-        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who may write: one accepted writer a lock, under a fence that only rises, for terms that no clock fault shortens.
 
-use super::{Invariant, Moment, Part, Rest, Saw, by_seq::BySeq, lookup::Lookup, parts};
+use super::{Invariant, Moment, Part, Saw, by_seq::BySeq, lookup::Lookup, parts};
 use crate::fact::Fact;
 use kernel::{
     effect,
@@ -172,10 +172,6 @@ impl Invariant for OneWriter {
             _ => Ok(()),
         }
     }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
-        Ok(())
-    }
 }
 
 /// The fastest an oscillator may run, against true time; half of it is the slowest.
@@ -310,10 +306,6 @@ impl Invariant for LeaseTerms {
         self.announced_ns = moment.time_ns;
         Ok(())
     }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
-        Ok(())
-    }
 }
 
 /// `believed-holders`: whoever acts on a lease was granted it, and no call leaves on a reservation that was admitted under a
@@ -382,10 +374,6 @@ impl Invariant for BelievedHolders {
             }
             _ => {}
         }
-        Ok(())
-    }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
         Ok(())
     }
 }

@@ -35,7 +35,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use crate::invariant::{Invariant, Moment, Part, Rest, Saw, parts};
+use crate::invariant::{Invariant, Moment, Part, Saw, parts};
 use kernel::{
     effect,
     id::{ClientId, ExecutorId, Fence, LedgerTime},
@@ -259,9 +259,5 @@ impl Invariant for Model {
             }
             _ => Ok(()),
         }
-    }
-
-    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
-        Ok(())
     }
 }
