@@ -135,8 +135,23 @@ pub enum Ending {
     Complete,
     /// Some unit was refused, failed for good, or is indeterminate.
     Incomplete,
-    /// It was stopped by a halt; what was on the wire was settled.
-    Halted,
+    /// It was stopped; what was on the wire was settled.
+    Halted(HaltReason),
+}
+
+/// What stopped a run that ended halted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HaltReason {
+    /// The owner's halt switch.
+    Owner,
+    /// The credit limit of the provider's key, which is outside the ledger.
+    Key,
+}
+
+impl HaltReason {
+    /// Every reason.
+    pub const ALL: [HaltReason; 2] = [HaltReason::Owner, HaltReason::Key];
 }
 
 /// What this room records. All of it is sequenced in the run.

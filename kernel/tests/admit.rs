@@ -13,7 +13,7 @@ use kernel::{
     planted::Planted,
     prove,
     request::{Answer, Command, Query, Reply, Request, Submitted},
-    run::{AttemptState, Ending},
+    run::{AttemptState, Ending, HaltReason},
     store::Store,
 };
 
@@ -234,7 +234,7 @@ fn a_halt_stops_what_begins_and_nothing_else() {
         );
         house.ok(Some(held), vec![end_attempt(3, 1, AttemptState::Indeterminate)]);
         house.ok(Some(owner), vec![resolve(third, Some(5))]);
-        house.ok(Some(held), vec![end(Ending::Halted)]);
+        house.ok(Some(held), vec![end(Ending::Halted(HaltReason::Owner))]);
         house.ok(None, vec![Command::Lease(lease::Command::Yield { held })]);
         house.ok(Some(owner), vec![halt(switch, Switch::Halted)]);
         house.ok(Some(owner), vec![halt(switch, Switch::Open)]);

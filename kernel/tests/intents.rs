@@ -14,7 +14,7 @@ use kernel::{
     prove,
     request::{Answer, Command, IntentStanding, Notice, Outcome, Query, Refusal, Reply, Turn},
     reserve,
-    run::{self, AttemptState, Ending},
+    run::{self, AttemptState, Ending, HaltReason},
     store::Store,
 };
 
@@ -219,7 +219,7 @@ fn a_halt_stops_what_has_not_left_and_nothing_else() {
     assert_eq!(house.no(Some(held), vec![begin(3, 1, UNSAFE, 3)]), halted);
     house.ok(Some(held), vec![release(waiting), end_attempt(2, 1, AttemptState::Cancelled)]);
     house.ok(Some(held), vec![commit(gone, b"yes"), settle(gone, 1), end_attempt(1, 1, AttemptState::Succeeded)]);
-    house.ok(Some(held), vec![end(Ending::Halted)]);
+    house.ok(Some(held), vec![end(Ending::Halted(HaltReason::Owner))]);
 }
 
 #[test]

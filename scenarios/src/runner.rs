@@ -81,9 +81,12 @@ pub struct Figures {
     pub runs_ended: u64,
     /// Of those, complete.
     pub runs_complete: u64,
-    /// Of those, stopped by a halt.
+    /// Of those, halted by the owner.
     #[serde(default)]
-    pub runs_halted: u64,
+    pub runs_halted_by_owner: u64,
+    /// Of those, halted for the credit limit of the provider's key.
+    #[serde(default)]
+    pub runs_halted_by_key: u64,
     /// Of those, incomplete after the provider had turned a call away for want of credit.
     #[serde(default)]
     pub runs_without_credit: u64,

@@ -22,7 +22,7 @@ use kernel::{
     id::{Fence, RunId, TaskId, UnitId},
     lease::{self, Authority, Lock},
     request::{Answer, Command, Query, Refusal, RunStanding},
-    run::{self, AttemptState, Ending, Purpose},
+    run::{self, AttemptState, Ending, HaltReason, Purpose},
 };
 use sim::{NodeId, Task, Time, World};
 use std::{
@@ -89,8 +89,8 @@ struct Memory {
     calls: u32,
     /// Whether everything done so far was done here, under one grant.
     whole: bool,
-    /// Whether a halt stopped it: it begins no further unit, and ends so.
-    halted: bool,
+    /// What stopped it, if it is to end halted: it begins no further unit.
+    halted: Option<HaltReason>,
     /// Whether it asked for the run's end, perhaps without learning the answer.
     asked_end: bool,
     /// Rounds in a row that did not go by the book.
@@ -170,7 +170,7 @@ impl Agent {
             given_up: BTreeSet::new(),
             calls: 0,
             whole: !item.stands_by && self.lines.incarnation == 0,
-            halted: false,
+            halted: None,
             asked_end: false,
             odd_rounds: 0,
         };
@@ -399,8 +399,8 @@ impl Agent {
                         }
                     }
                 }
-                Some(News::Halted) => {
-                    memory.halted = true;
+                Some(News::Halted(reason)) => {
+                    memory.halted.get_or_insert(reason);
                     round.begin_no_more();
                 }
                 Some(News::Lost) | None => {
@@ -434,8 +434,8 @@ fn known_of(units: &[kernel::request::UnitStanding]) -> Known {
 }
 
 /// What comes next, by where the units stand: first whatever is still running anywhere and, if nothing failed for good, the
-/// earliest stage that has work left; then the end. In an open loop every unit has its turn. Stopped by a halt, only what is
-/// still running has.
+/// earliest stage that has work left; then the end. In an open loop every unit has its turn. In a run that
+/// is stopped only what is still running has.
 fn next(item: &Item, known: &Known, memory: &Memory, open_loop: bool) -> Next {
     let Memory { given_up, halted, .. } = memory;
     let (mut jobs, mut failed) = (Vec::new(), false);
@@ -445,7 +445,7 @@ fn next(item: &Item, known: &Known, memory: &Memory, open_loop: bool) -> Next {
     for stage in stages {
         let of_stage = || item.units.iter().filter(|unit| unit.stage == stage);
         failed |= of_stage().any(|unit| has_failed(unit, known.get(&unit.unit), given_up));
-        let may_begin = !halted && (open_loop || !failed && jobs.is_empty());
+        let may_begin = halted.is_none() && (open_loop || !failed && jobs.is_empty());
         for unit in of_stage() {
             match job(unit, known.get(&unit.unit), given_up) {
                 Some(job) if may_begin || job.open.is_some() => jobs.push(job),
@@ -456,10 +456,10 @@ fn next(item: &Item, known: &Known, memory: &Memory, open_loop: bool) -> Next {
     if !jobs.is_empty() {
         return Next::Work(jobs);
     }
-    Next::End(match failed {
-        true if *halted => Ending::Halted,
-        true => Ending::Incomplete,
-        false => Ending::Complete,
+    Next::End(match (failed, *halted) {
+        (true, Some(reason)) => Ending::Halted(reason),
+        (true, None) => Ending::Incomplete,
+        (false, _) => Ending::Complete,
     })
 }
 

@@ -25,7 +25,7 @@ use kernel::{
     planted::Bug,
     request::{Command, Outcome, Refusal},
     reserve,
-    run::{self, AttemptState},
+    run::{self, AttemptState, HaltReason},
 };
 use sim::{Task, Time};
 use std::{
@@ -68,8 +68,8 @@ pub(super) enum News {
     LaneOver,
     /// A unit was given up, and with it the run's completion.
     GivenUp,
-    /// A halt is on, and a unit was not begun for it.
-    Halted,
+    /// A unit was not begun, and the run is to end halted.
+    Halted(HaltReason),
     /// The lease is not held any more.
     Lost,
 }
@@ -163,8 +163,8 @@ enum Dispatched {
 enum Ended {
     Succeeded(u32),
     GivenUp,
-    /// A halt is on: it was not begun, and will not be.
-    Halted,
+    /// It was not begun, and will not be: the run is to end halted.
+    Halted(HaltReason),
     /// The ledger's answer does not fit what the lane knows: the run must be read again.
     Puzzled,
     Lost,
@@ -194,9 +194,9 @@ impl Agent {
                         round.given_up.borrow_mut().push(job.unit.unit);
                         let _gone = stint.news.send(News::GivenUp);
                     }
-                    Ended::Halted => {
+                    Ended::Halted(reason) => {
                         round.given_up.borrow_mut().push(job.unit.unit);
-                        let _gone = stint.news.send(News::Halted);
+                        let _gone = stint.news.send(News::Halted(reason));
                     }
                     Ended::Puzzled => {}
                     Ended::Lost => {
@@ -290,7 +290,7 @@ impl Agent {
                     }
                     return Err(Ended::Puzzled);
                 }
-                Refusal::Admit(admit::Refusal::Halted { .. }) => return Err(Ended::Halted),
+                Refusal::Admit(admit::Refusal::Halted { .. }) => return Err(Ended::Halted(HaltReason::Owner)),
                 Refusal::Admit(_) => return Err(Ended::GivenUp),
                 Refusal::Reserve(OverCap { .. } | NoCap { .. } | NoPrice { .. } | Nothing | TooMuch) => {
                     return Err(Ended::GivenUp);
@@ -340,7 +340,9 @@ impl Agent {
             ) => {
                 return Ok(Dispatched::Leaves);
             }
-            Ok(Some(Err(Refusal::Admit(admit::Refusal::Halted { .. })))) => (Some(Ended::Halted), None),
+            Ok(Some(Err(Refusal::Admit(admit::Refusal::Halted { .. })))) => {
+                (Some(Ended::Halted(HaltReason::Owner)), None)
+            }
             Ok(Some(Err(Refusal::Effect(
                 effect::Refusal::InFlight { .. } | effect::Refusal::AnsweredMeanwhile { .. },
             )))) => (None, Some(Dispatched::Superseded)),

@@ -18,7 +18,7 @@ use kernel::{
     money::{MicroUsd, Usage},
     request::{Answer, Command, Decision, FromLedger, Outcome, Query, Refusal, Reply, Request, RunStanding, ToLedger},
     reserve::{self, Level},
-    run::{self, AttemptState, Ending, Purpose},
+    run::{self, AttemptState, Ending, HaltReason, Purpose},
 };
 use sim::World;
 use std::{cell::Cell, future::pending, rc::Rc, time::Duration};
@@ -442,7 +442,7 @@ impl Tour<'_> {
             let release = Command::Reserve(reserve::Command::Release { reservation });
             let resolve = Command::Reserve(reserve::Command::Resolve { reservation, charged: None });
             let all = vec![
-                vec![Command::Run(run::Command::End { run, outcome: Ending::Halted })],
+                vec![Command::Run(run::Command::End { run, outcome: Ending::Halted(HaltReason::Owner) })],
                 vec![Command::Run(run::Command::EndAttempt { run, unit, attempt, state })],
                 vec![release],
                 vec![resolve],

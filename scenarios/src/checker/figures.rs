@@ -5,7 +5,7 @@ use super::{
     findings::{Findings, Place, Rule, Status},
     story::Closing,
     told::{Answered, DOWN, FAULT, Fact, LEDGER, Reply, Submitted, Turn},
-    wire::{Budgeted, Effected, Ending, Event, LeaseRefusal, Leased, Ran, Record, Refusal, ReserveRefusal},
+    wire::{Budgeted, Effected, Ending, Event, HaltReason, LeaseRefusal, Leased, Ran, Record, Refusal, ReserveRefusal},
 };
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -50,7 +50,8 @@ pub(super) struct Tally {
     takeovers: u64,
     runs_ended: u64,
     runs_complete: u64,
-    runs_halted: u64,
+    runs_halted_by_owner: u64,
+    runs_halted_by_key: u64,
     runs_without_credit: u64,
     over_cap: u64,
     writes_refused: u64,
@@ -122,7 +123,11 @@ impl Tally {
             Event::Run(Ran::Ended { run, outcome }) => {
                 self.runs_ended += 1;
                 self.runs_complete += u64::from(*outcome == Ending::Complete);
-                self.runs_halted += u64::from(*outcome == Ending::Halted);
+                match outcome {
+                    Ending::Halted(HaltReason::Owner) => self.runs_halted_by_owner += 1,
+                    Ending::Halted(HaltReason::Key) => self.runs_halted_by_key += 1,
+                    Ending::Complete | Ending::Incomplete => {}
+                }
                 let without = self.without_credit.contains(&(record.tenant, *run));
                 self.runs_without_credit += u64::from(*outcome == Ending::Incomplete && without);
             }
@@ -221,7 +226,8 @@ impl Sources<'_> {
             ("calls_sent", Ok(json!(tally.sent))),
             ("runs_ended", Ok(json!(tally.runs_ended))),
             ("runs_complete", Ok(json!(tally.runs_complete))),
-            ("runs_halted", Ok(json!(tally.runs_halted))),
+            ("runs_halted_by_owner", Ok(json!(tally.runs_halted_by_owner))),
+            ("runs_halted_by_key", Ok(json!(tally.runs_halted_by_key))),
             ("runs_without_credit", Ok(json!(tally.runs_without_credit))),
             ("run_wall_p50_ns", tally.wall(0.5).ok_or_else(|| "it needs a histogram".into())),
             ("run_wall_p99_ns", tally.wall(0.99).ok_or_else(|| "it needs a histogram".into())),

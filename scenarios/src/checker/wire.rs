@@ -213,7 +213,14 @@ pub(super) enum State {
 pub(super) enum Ending {
     Complete,
     Incomplete,
-    Halted,
+    Halted(HaltReason),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum HaltReason {
+    Owner,
+    Key,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

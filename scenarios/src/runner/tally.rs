@@ -229,7 +229,11 @@ impl Tally {
                 self.raw.runs += 1;
                 self.raw.last_ended_ns = time_ns;
                 figures.runs_complete += u64::from(*outcome == run::Ending::Complete);
-                figures.runs_halted += u64::from(*outcome == run::Ending::Halted);
+                match outcome {
+                    run::Ending::Halted(run::HaltReason::Owner) => figures.runs_halted_by_owner += 1,
+                    run::Ending::Halted(run::HaltReason::Key) => figures.runs_halted_by_key += 1,
+                    run::Ending::Complete | run::Ending::Incomplete => {}
+                }
                 let without = self.without_credit.contains(&(record.tenant, *run));
                 figures.runs_without_credit += u64::from(*outcome == run::Ending::Incomplete && without);
             }

@@ -10,7 +10,7 @@ use kernel::{
     record::{Class, Event, Record},
     request::{Command, Refusal, Reply},
     reserve::{self, Level},
-    run::{self, AttemptState, Ending},
+    run::{self, AttemptState, Ending, HaltReason},
     serve::Announcement,
 };
 use scenarios::{
@@ -717,7 +717,7 @@ const CLAIMED: [(&str, Forge, &str); 12] = [
         |f| {
             f.facts(|fact| match fact {
                 Fact::RunOver { ending, .. } => {
-                    *ending = Ending::Halted;
+                    *ending = Ending::Halted(HaltReason::Owner);
                     true
                 }
                 _ => false,
