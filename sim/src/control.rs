@@ -265,6 +265,16 @@ impl Control {
         }
     }
 
+    /// Drops every node with all its tasks, when the run is over but for what the director still looks at: unlike a
+    /// [`kill`](Control::kill) it is no part of the history and leaves disks alone. It frees what the cast holds in memory; the
+    /// real engine, whose runs are small, lets the cast stand.
+    pub fn dismiss(&self) {
+        match &self.inner {
+            Inner::Native(control) => control.dismiss(),
+            Inner::Real(_) => {}
+        }
+    }
+
     /// What the faults have done so far.
     pub fn effects(&self) -> Effects {
         match &self.inner {

@@ -86,6 +86,7 @@ pub(super) fn look(control: &Control, shelf: &Shelf, bugs: &[Bug], course: &Cour
     if matches!(shelf, Shelf::Redb) && !stopped {
         control.power_cut(LEDGER).expect("the native engine has power cuts");
     }
+    control.dismiss(); // so that of all tables only those being looked at are in memory
     let open = || match shelf {
         Shelf::Memory(store) => Ok(Box::new(store.clone()) as Box<dyn Store>),
         Shelf::Redb => opened(&control.disk_image(LEDGER)),

@@ -114,6 +114,18 @@ impl NativeControl {
         state.network.is_calm() && state.nodes.iter().all(|node| !node.paused && node.clock.is_true())
     }
 
+    pub(crate) fn dismiss(&self) {
+        let doomed = {
+            let state = &mut *self.core.state.borrow_mut();
+            for node in &mut state.nodes {
+                node.up = false;
+            }
+            let receivers: Vec<_> = state.nodes.iter_mut().map(|node| node.receiver.take()).collect();
+            (state.take_tasks(|owner| owner != NodeId::DIRECTOR), receivers)
+        };
+        drop(doomed);
+    }
+
     pub(crate) fn effects(&self) -> Effects {
         self.core.state.borrow().stats.effects
     }

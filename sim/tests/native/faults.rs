@@ -326,3 +326,37 @@ fn a_cancel_fault_drops_a_task_at_the_chosen_poll() {
         assert!(cancelled.get());
     }
 }
+
+#[test]
+fn a_dismissed_cast_is_dropped_and_leaves_no_trace() {
+    struct Held(Rc<Cell<u32>>);
+    impl Drop for Held {
+        fn drop(&mut self) {
+            self.0.set(self.0.get() - 1);
+        }
+    }
+    let ends = |dismissed: bool| {
+        let held = Rc::new(Cell::new(0));
+        let holding = held.clone();
+        let holder = boot(move |world: World| {
+            holding.set(holding.get() + 1);
+            let holds = Held(holding.clone());
+            async move {
+                world.recv().await;
+                drop(holds);
+            }
+        });
+        let looked = held.clone();
+        let director = direct(move |control| async move {
+            control.sleep(ms(5)).await;
+            assert_eq!(looked.get(), 2);
+            if dismissed {
+                control.dismiss();
+                assert_eq!((looked.get(), control.is_up(A)), (0, false));
+            }
+        });
+        run(config(1), vec![holder.clone(), holder], director).history
+    };
+    let (stood, dismissed) = (ends(false), ends(true));
+    assert_eq!((stood.hash, stood.entries), (dismissed.hash, dismissed.entries));
+}
