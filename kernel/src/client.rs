@@ -186,7 +186,8 @@ enum Key {
 /// Where what comes for it is left.
 #[derive(Default)]
 struct Letterbox {
-    mail: Option<Mail>,
+    /// Boxed, because it lies there for an instant: an empty letterbox is small.
+    mail: Option<Box<Mail>>,
     bell: Rc<Notify>,
 }
 
@@ -247,14 +248,14 @@ impl Shared {
         let Some(letterbox) = state.letterbox(key) else { return };
         // Busy is no news: the next repeat is its answer. What decides is not overwritten by what came late.
         let is_news = !matches!(mail, Mail::Reply(Reply::Busy));
-        if is_news && matches!(letterbox.mail, None | Some(Mail::Waiting)) {
-            letterbox.mail = Some(mail);
+        if is_news && matches!(letterbox.mail.as_deref(), None | Some(Mail::Waiting)) {
+            letterbox.mail = Some(Box::new(mail));
             letterbox.bell.notify_one();
         }
     }
 
     fn take(&self, key: Key) -> Option<Mail> {
-        self.state.borrow_mut().letterbox(key)?.mail.take()
+        self.state.borrow_mut().letterbox(key)?.mail.take().map(|mail| *mail)
     }
 
     /// Sends what `encode` gives for the time spent so far, again and again, until something decides.

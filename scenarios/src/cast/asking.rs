@@ -17,7 +17,8 @@ use sim::{Datagram, NodeId, Time, World};
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
-    future::pending,
+    future::{Future, pending},
+    pin::Pin,
     rc::Rc,
     time::Duration,
 };
@@ -145,7 +146,20 @@ impl Lines {
     /// Asks until it is decided, or for as long as `patience`; `None` when that ran out and what was decided is not known.
     ///
     /// With good manners a request keeps its number. With bad ones it is made anew when no answer comes, again and again.
-    pub(super) async fn ask(
+    ///
+    /// What it takes to ask is far more than what waits around it, and lasts far shorter: kept apart, the few requests on their
+    /// way at a time use the same memory again and again, and the many that wait for something else stay small.
+    pub(super) fn ask(
+        &self,
+        authority: Option<Authority>,
+        wait: Duration,
+        patience: Option<Duration>,
+        commands: Vec<Command>,
+    ) -> Pin<Box<dyn Future<Output = Option<Said>> + '_>> {
+        Box::pin(self.ask_with_manners(authority, wait, patience, commands))
+    }
+
+    async fn ask_with_manners(
         &self,
         authority: Option<Authority>,
         wait: Duration,
@@ -231,7 +245,7 @@ impl Lines {
     pub(super) async fn tell_provider(
         self: &Rc<Self>,
         key: ReservationId,
-        mut message: ToProvider,
+        message: &mut ToProvider,
         limits: &[Duration],
         mut before: impl FnMut() -> bool,
     ) -> Option<FromProvider> {
@@ -241,12 +255,12 @@ impl Lines {
             if !before() {
                 return None;
             }
-            if let ToProvider::Call { transmission, .. } = &mut message {
+            if let ToProvider::Call { transmission, .. } = message {
                 let (node, incarnation) = (self.world.node().0, self.world.incarnation());
                 *transmission = u64::from(node) << 40 ^ u64::from(incarnation) << 24 ^ self.sent.get();
                 self.sent.set(self.sent.get() + 1);
             }
-            self.world.send(PROVIDER, encode(&message));
+            self.world.send(PROVIDER, encode(message));
             if let Ok(answer) = self.world.timeout(*limit, &mut answered).await {
                 self.heard.borrow_mut().remove(&key);
                 return answer.ok();

@@ -188,7 +188,7 @@ impl Agent {
             let _telling = telling;
             loop {
                 let Some(job) = round.queue.borrow_mut().pop_front() else { break };
-                match agent.work_on(&stint, job).await {
+                match agent.work_on(&stint, &job).await {
                     Ended::Succeeded(attempt) => round.succeeded.borrow_mut().push((job.unit.unit, attempt)),
                     Ended::GivenUp => {
                         round.given_up.borrow_mut().push(job.unit.unit);
@@ -208,8 +208,8 @@ impl Agent {
         })
     }
 
-    async fn work_on(&self, stint: &Stint, job: Job) -> Ended {
-        let Job { unit, mut attempt, mut open, mut is_queued } = job;
+    async fn work_on(&self, stint: &Stint, job: &Job) -> Ended {
+        let Job { ref unit, mut attempt, mut open, mut is_queued } = *job;
         let early = Time(unit.due_ns).since(self.world.now());
         if !early.is_zero() {
             self.world.sleep(early).await;
@@ -217,7 +217,7 @@ impl Agent {
         loop {
             let begun = match open.take() {
                 Some(open) => Begun::Running(open),
-                None => match self.begin(stint, &unit, attempt, std::mem::take(&mut is_queued)).await {
+                None => match self.begin(stint, unit, attempt, std::mem::take(&mut is_queued)).await {
                     Ok(begun) => begun,
                     Err(ended) => return ended,
                 },
@@ -227,31 +227,31 @@ impl Agent {
                 Begun::Recalled => return Ended::Succeeded(attempt),
             };
             let told = match phase {
-                Phase::Pending => match self.dispatch(stint, &unit, attempt, key).await {
-                    Ok(Dispatched::Leaves) => self.call(stint, &unit, attempt, key).await,
+                Phase::Pending => match self.dispatch(stint, unit, attempt, key).await {
+                    Ok(Dispatched::Leaves) => self.call(stint, unit, attempt, key).await,
                     Ok(Dispatched::Superseded) => {
                         attempt += 1;
                         continue;
                     }
                     Err(ended) => return ended,
                 },
-                Phase::Dispatched | Phase::Committed => self.recover(stint, &unit, attempt, key).await,
+                Phase::Dispatched | Phase::Committed => Box::pin(self.recover(stint, unit, attempt, key)).await,
             };
             let Ok(answer) = told else { return Ended::Lost };
             let Some(answer) = answer else {
                 self.casting.stage.leave_to_owner();
-                let end = end_attempt(stint, &unit, attempt, AttemptState::Indeterminate);
-                return self.report(stint, &unit, vec![end]).await.err().unwrap_or(Ended::GivenUp);
+                let end = end_attempt(stint, unit, attempt, AttemptState::Indeterminate);
+                return self.report(stint, unit, vec![end]).await.err().unwrap_or(Ended::GivenUp);
             };
             if answer.answered == Answered::Ok {
-                let succeeded = succeeded(stint, &unit, attempt, key, answer);
-                return self.report(stint, &unit, succeeded).await.err().unwrap_or(Ended::Succeeded(attempt));
+                let succeeded = succeeded(stint, unit, attempt, key, answer);
+                return self.report(stint, unit, succeeded).await.err().unwrap_or(Ended::Succeeded(attempt));
             }
             let goes_on = attempt < MOST_ATTEMPTS && answer.answered != Answered::NoCredit;
-            let mut commands = self.turned_away(stint, &unit, attempt, key, answer);
+            let mut commands = self.turned_away(stint, unit, attempt, key, answer);
             is_queued = goes_on && commands.len() > 1;
-            commands.extend(is_queued.then(|| queue(stint, &unit, attempt + 1)));
-            if let Err(ended) = self.report(stint, &unit, commands).await {
+            commands.extend(is_queued.then(|| queue(stint, unit, attempt + 1)));
+            if let Err(ended) = self.report(stint, unit, commands).await {
                 return ended;
             }
             if !goes_on {
@@ -405,10 +405,10 @@ impl Agent {
         let model = self.casting.scenario.provider.price.model;
         let Effect { content, key: idempotency, .. } = effect_of(stint, unit, model);
         let usage = unit.usage;
-        let message = ToProvider::Call { key, transmission: 0, idempotency, model, content, usage };
+        let mut message = ToProvider::Call { key, transmission: 0, idempotency, model, content, usage };
         let open = Some(Open { key, phase: Phase::Dispatched });
         stint.on_the_wire.borrow_mut().insert(unit.unit, Job { unit: *unit, attempt, open, is_queued: false });
-        let answer = answered(self.lines.tell_provider(key, message, copies, may_be_sent).await);
+        let answer = answered(self.lines.tell_provider(key, &mut message, copies, may_be_sent).await);
         if answer.is_none() && !stint.hold.is_current() {
             return Err(Lost);
         }
@@ -419,7 +419,7 @@ impl Agent {
             self.lines.remember(key, answer);
         }
         match unit.call.class {
-            Class::Queryable if answer.is_none() => self.look(stint, unit, key).await,
+            Class::Queryable if answer.is_none() => Box::pin(self.look(stint, unit, key)).await,
             _ => Ok(answer),
         }
     }
@@ -429,7 +429,7 @@ impl Agent {
         let _on_the_wire = stint.meter.call();
         let limits = [latency(&self.casting, 1, unit.most) + GRACE; LOOKS];
         let current = || stint.hold.is_current();
-        let answer = answered(self.lines.tell_provider(key, ToProvider::Look { key }, &limits, current).await);
+        let answer = answered(self.lines.tell_provider(key, &mut ToProvider::Look { key }, &limits, current).await);
         if answer.is_none() && !stint.hold.is_current() {
             return Err(Lost);
         }

@@ -108,8 +108,8 @@ impl Owner {
             self.casting.stage.orders.borrow_mut().pop_front();
         }
         for reservation in unresolved {
-            let close = ToProvider::Close { key: reservation };
-            let said = self.lines.tell_provider(reservation, close, &INVOICE_LIMITS, || true).await;
+            let mut close = ToProvider::Close { key: reservation };
+            let said = self.lines.tell_provider(reservation, &mut close, &INVOICE_LIMITS, || true).await;
             if let Some(FromProvider::Closed { charged, .. }) = said {
                 let resolve = Command::Reserve(reserve::Command::Resolve { reservation, charged });
                 let _decided = hold.ask_while_held(vec![resolve]).await?;
