@@ -156,10 +156,13 @@ impl Lines {
         patience: Option<Duration>,
         commands: Vec<Command>,
     ) -> Pin<Box<dyn Future<Output = Option<Said>> + '_>> {
-        Box::pin(self.ask_with_manners(authority, wait, patience, commands))
+        match self.manners().anew_after {
+            None => Box::pin(self.ask_once(authority, wait, patience, commands)),
+            Some(_) => Box::pin(self.ask_with_bad_manners(authority, wait, patience, commands)),
+        }
     }
 
-    async fn ask_with_manners(
+    async fn ask_with_bad_manners(
         &self,
         authority: Option<Authority>,
         wait: Duration,

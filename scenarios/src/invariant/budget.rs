@@ -1,6 +1,6 @@
 //! Money and slots: no admitted reserve passes a cap in force, each reservation ends once, and what may be left open.
 
-use super::{Invariant, Moment, Rest, Saw, by_seq::BySeq, lookup::Lookup};
+use super::{Ended, Invariant, Moment, Rest, Saw, by_seq::BySeq, lookup::Lookup};
 use kernel::{
     id::{ModelId, ReservationId, RunId, TenantId, UnitId, UserId},
     money::{Price, Usage},
@@ -9,26 +9,6 @@ use kernel::{
     run::{self, AttemptState},
 };
 use std::collections::BTreeMap;
-
-/// Attempts that are running, with their reservations.
-#[derive(Debug, Default)]
-pub(super) struct Running(Lookup<(TenantId, RunId, UnitId, u32), ReservationId>);
-
-impl Running {
-    /// Takes in a record; gives the reservation of the attempt that it ends, and how it ends.
-    pub(super) fn fold(&mut self, record: &Record) -> Option<(ReservationId, AttemptState)> {
-        match record.event {
-            Event::Run(run::Event::AttemptStarted { run, unit, attempt, reservation }) => {
-                self.0.insert((record.tenant, run, unit, attempt), reservation);
-                None
-            }
-            Event::Run(run::Event::AttemptEnded { run, unit, attempt, state }) => {
-                self.0.remove(&(record.tenant, run, unit, attempt)).map(|reservation| (reservation, state))
-            }
-            _ => None,
-        }
-    }
-}
 
 /// What `usage` costs by the documented rule: exact in 10^-12 USD, rounded up once to the next micro-USD.
 pub(crate) fn cost_of(price: &Price, usage: Usage) -> Option<u64> {
@@ -177,7 +157,6 @@ impl Invariant for CapsHold {
 pub struct EndsOnce {
     prices: BTreeMap<ModelId, Price>,
     reservations: BySeq<Reservation>,
-    running: Running,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -189,8 +168,8 @@ struct Reservation {
 }
 
 impl EndsOnce {
-    fn fold(&mut self, record: &Record) -> Result<(), String> {
-        if let Some((reservation, AttemptState::Indeterminate)) = self.running.fold(record)
+    fn fold(&mut self, record: &Record, ended: Ended) -> Result<(), String> {
+        if let Some((reservation, AttemptState::Indeterminate)) = ended
             && let Some(row) = self.reservations.find_mut(reservation)
         {
             row.indeterminate = true;
@@ -265,7 +244,7 @@ impl Invariant for EndsOnce {
 
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
         let Saw::Ledger(_, records) = moment.saw else { return Ok(()) };
-        records.iter().try_for_each(|record| self.fold(record))
+        records.iter().try_for_each(|record| self.fold(record, moment.ended(record)))
     }
 }
 
@@ -276,7 +255,6 @@ pub struct NoneOpenAtRest {
     open: BTreeMap<ReservationId, OpenInRun>,
     /// How many open reservations of each run have a known or awaited outcome.
     awaited: Lookup<(TenantId, RunId), u32>,
-    running: Running,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -288,8 +266,8 @@ struct OpenInRun {
 }
 
 impl NoneOpenAtRest {
-    fn fold(&mut self, record: &Record) -> Result<(), String> {
-        if let Some((reservation, AttemptState::Indeterminate)) = self.running.fold(record)
+    fn fold(&mut self, record: &Record, ended: Ended) -> Result<(), String> {
+        if let Some((reservation, AttemptState::Indeterminate)) = ended
             && let Some(open) = self.open.get_mut(&reservation)
             && !open.indeterminate
         {
@@ -361,7 +339,7 @@ impl Invariant for NoneOpenAtRest {
 
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
         let Saw::Ledger(_, records) = moment.saw else { return Ok(()) };
-        records.iter().try_for_each(|record| self.fold(record))
+        records.iter().try_for_each(|record| self.fold(record, moment.ended(record)))
     }
 
     fn at_rest(&mut self, rest: &Rest<'_>) -> Result<(), String> {

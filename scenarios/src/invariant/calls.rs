@@ -1,6 +1,6 @@
 //! Calls: what left agents and what the provider put on its invoice, against what the ledger says of them.
 
-use super::{Invariant, Moment, Rest, Saw, budget::Running, by_seq::BySeq, lookup::Lookup};
+use super::{Ended, Invariant, Moment, Rest, Saw, by_seq::BySeq, lookup::Lookup};
 use crate::fact::{Answered, Fact};
 use kernel::{
     effect::{self, Class},
@@ -32,7 +32,6 @@ pub struct UnknownHasCause {
     calls: Lookup<ReservationId, Vec<LastCall>>,
     /// Open intents of calls that are not idempotent, and whether they may have left.
     once: Lookup<ReservationId, bool>,
-    running: Running,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +42,7 @@ struct LastCall {
 }
 
 impl UnknownHasCause {
-    fn record(&mut self, record: &Record) -> Result<(), String> {
+    fn record(&mut self, record: &Record, ended: Ended) -> Result<(), String> {
         if let Some(ended) = ended_by(record) {
             self.calls.remove(&ended);
             self.once.remove(&ended);
@@ -59,7 +58,7 @@ impl UnknownHasCause {
             }
             _ => {}
         }
-        let Some((key, AttemptState::Indeterminate)) = self.running.fold(record) else { return Ok(()) };
+        let Some((key, AttemptState::Indeterminate)) = ended else { return Ok(()) };
         let fence = record.origin.map_or(Fence(0), |origin| origin.fence);
         let Some(calls) = self.calls.get(&key) else {
             if self.once.get(&key) == Some(&true) {
@@ -107,7 +106,7 @@ impl Invariant for UnknownHasCause {
 
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
         match moment.saw {
-            Saw::Ledger(_, records) => records.iter().try_for_each(|record| self.record(record)),
+            Saw::Ledger(_, records) => records.iter().try_for_each(|record| self.record(record, moment.ended(record))),
             Saw::Fact(fact) => {
                 self.fact((moment.node, moment.incarnation), fact);
                 Ok(())

@@ -1,6 +1,6 @@
 //! Effects: what leaves was written ahead phase by phase, what is asked is asked once, and what is given back was paid for.
 
-use super::{Invariant, Moment, Saw, budget::Running, by_seq::BySeq, lookup::Lookup};
+use super::{Ended, Invariant, Moment, Saw, by_seq::BySeq, lookup::Lookup};
 use crate::fact::Fact;
 use kernel::{
     effect::{self, Class, Key},
@@ -29,13 +29,12 @@ pub struct Intents {
     moved: Vec<ReservationId>,
     /// The reservation that the record before made.
     reserved: Option<ReservationId>,
-    running: Running,
 }
 
 impl Intents {
-    fn fold(&mut self, record: &Record) -> Result<(), String> {
+    fn fold(&mut self, record: &Record, ended: Ended) -> Result<(), String> {
         let seq = record.seq;
-        if let Some((intent, state)) = self.running.fold(record)
+        if let Some((intent, state)) = ended
             && let Some(far) = self.open.get(&intent).copied()
         {
             if (state == AttemptState::Indeterminate) != (far == Far::Dispatched) {
@@ -110,7 +109,7 @@ impl Invariant for Intents {
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
         let Saw::Ledger(_, records) = moment.saw else { return Ok(()) };
         self.moved.clear();
-        records.iter().try_for_each(|record| self.fold(record))
+        records.iter().try_for_each(|record| self.fold(record, moment.ended(record)))
     }
 }
 
@@ -180,7 +179,6 @@ pub struct AskedOnce {
     /// Open intents under a key, and whether they are committed.
     open: Lookup<ReservationId, (TenantId, Key, bool)>,
     keys: Lookup<(TenantId, Key), Known>,
-    running: Running,
 }
 
 /// What is known of a key; 0 for nothing, which is no reservation.
@@ -191,9 +189,9 @@ struct Known {
 }
 
 impl AskedOnce {
-    fn fold(&mut self, record: &Record) -> Result<(), String> {
+    fn fold(&mut self, record: &Record, ended: Ended) -> Result<(), String> {
         let seq = record.seq;
-        if let Some((intent, state)) = self.running.fold(record)
+        if let Some((intent, state)) = ended
             && let Some((tenant, key, committed)) = self.open.get(&intent).copied()
         {
             if state != AttemptState::Indeterminate {
@@ -252,7 +250,7 @@ impl Invariant for AskedOnce {
 
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
         match moment.saw {
-            Saw::Ledger(_, records) => records.iter().try_for_each(|record| self.fold(record)),
+            Saw::Ledger(_, records) => records.iter().try_for_each(|record| self.fold(record, moment.ended(record))),
             Saw::Fact(Fact::Charged { key: request, .. }) => {
                 let Some((tenant, key, _)) = self.open.get(request).copied() else { return Ok(()) };
                 let charged = &mut self.keys.row((tenant, key)).charged;
@@ -278,14 +276,13 @@ pub struct OneFlight {
     /// Open intents under a key, and whose they are.
     open: Lookup<ReservationId, (TenantId, RunId, Key)>,
     of_run: Lookup<(TenantId, RunId), Vec<ReservationId>>,
-    running: Running,
     /// The run that the record before reserved in.
     reserving: RunId,
 }
 
 impl OneFlight {
-    fn fold(&mut self, record: &Record) -> Result<(), String> {
-        if let Some((intent, _)) = self.running.fold(record)
+    fn fold(&mut self, record: &Record, ended: Ended) -> Result<(), String> {
+        if let Some((intent, _)) = ended
             && let Some((tenant, run, key)) = self.open.remove(&intent)
         {
             if self.leaders.get(&(tenant, key)) == Some(&intent) {
@@ -348,7 +345,7 @@ impl Invariant for OneFlight {
 
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
         let Saw::Ledger(_, records) = moment.saw else { return Ok(()) };
-        records.iter().try_for_each(|record| self.fold(record))
+        records.iter().try_for_each(|record| self.fold(record, moment.ended(record)))
     }
 }
 

@@ -35,7 +35,7 @@ pub use watch::{READABLE_HISTORY, Sight, UnknownInvariant, Watch, decode};
 pub use whole_log::WholeLog;
 
 use crate::{fact::Fact, gate::DRAWN_AGAIN, model::Model, panicking::Whose};
-use kernel::{record::Record, serve::Announcement};
+use kernel::{id::ReservationId, record::Record, run::AttemptState, serve::Announcement};
 use serde::{Deserialize, Serialize};
 use sim::NodeId;
 
@@ -64,6 +64,27 @@ pub struct Moment<'a> {
     pub incarnation: u32,
     /// What.
     pub saw: Saw<'a>,
+    /// The attempts that the records told of end.
+    ended: &'a [EndedAttempt],
+}
+
+/// An attempt that a record ends, worked out once for all invariants.
+#[derive(Clone, Copy, Debug)]
+struct EndedAttempt {
+    seq: u64,
+    reservation: ReservationId,
+    state: AttemptState,
+}
+
+/// The reservation of the attempt that a record ends, and how it ends.
+type Ended = Option<(ReservationId, AttemptState)>;
+
+impl Moment<'_> {
+    /// What `record`, one of those told of, ends.
+    fn ended(&self, record: &Record) -> Ended {
+        let ended = self.ended.iter().find(|ended| ended.seq == record.seq)?;
+        Some((ended.reservation, ended.state))
+    }
 }
 
 /// The run at rest, after faults have ended and everything has converged (or failed to).

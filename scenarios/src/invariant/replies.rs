@@ -1,6 +1,10 @@
 //! Requests and their answers: each is decided once, and every repeat gets the first answer.
 
-use super::{Invariant, Moment, Saw, lookup::Lookup, parts};
+use super::{
+    Invariant, Moment, Saw,
+    lookup::{Lookup, Mixer},
+    parts,
+};
 use crate::fact::Fact;
 use kernel::{
     effect,
@@ -9,7 +13,7 @@ use kernel::{
     request::{Outcome, Refusal, Reply},
     serve::Announcement,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, hash::Hasher};
 
 /// `decided-once`: at most one decision a request in the whole log; every reply given is that decision; nothing of an older
 /// incarnation, nor acknowledged, is decided again; and no record is there that no request explains.
@@ -66,15 +70,42 @@ impl Decided {
 struct Client {
     newest: u32,
     acknowledged: u64,
-    /// Answers above `acknowledged`, of the newest incarnation.
-    answers: BTreeMap<u64, First>,
+    /// Answers above `acknowledged`, of the newest incarnation, by number: a handful.
+    answers: Vec<First>,
 }
 
 /// A first answer.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct First {
+    number: u64,
     seq: u64,
-    outcome: Result<Vec<Outcome>, Refusal>,
+    digest: u64,
+}
+
+/// What tells one outcome from another.
+fn digest(outcome: &Result<Vec<Outcome>, Refusal>) -> u64 {
+    let mut mixer = postcard::to_extend(outcome, Mixed::default()).expect("an outcome of plain data can be encoded");
+    mixer.0.write_u64(mixer.1);
+    mixer.0.finish()
+}
+
+/// Mixes the bytes it is extended by, and counts them.
+#[derive(Default)]
+struct Mixed(Mixer, u64);
+
+impl Extend<u8> for Mixed {
+    fn extend<T: IntoIterator<Item = u8>>(&mut self, bytes: T) {
+        for byte in bytes {
+            self.0.write_u8(byte);
+            self.1 += 1;
+        }
+    }
+}
+
+impl Client {
+    fn first(&self, number: u64) -> Option<&First> {
+        self.answers.iter().find(|first| first.number == number)
+    }
 }
 
 impl DecidedOnce {
@@ -102,12 +133,10 @@ impl DecidedOnce {
             return Err(format!("{what} is decided, and the client had acknowledged {}", row.acknowledged));
         }
         decided_by.insert(*incarnation, *number, record.seq);
-        row.answers.insert(*number, First { seq: record.seq, outcome: outcome.clone() });
+        row.answers.push(First { number: *number, seq: record.seq, digest: digest(outcome) });
         if *acknowledged > row.acknowledged {
             row.acknowledged = *acknowledged;
-            while row.answers.first_key_value().is_some_and(|(number, _)| number <= acknowledged) {
-                row.answers.pop_first();
-            }
+            row.answers.retain(|first| first.number > *acknowledged);
         }
         Ok(())
     }
@@ -132,17 +161,14 @@ impl DecidedOnce {
         match part.reply {
             Reply::Decided(decision) => {
                 let current = row.filter(|row| row.newest == request.incarnation);
-                let Some(first) = current.and_then(|row| row.answers.get(&request.number)) else {
+                let Some(first) = current.and_then(|row| row.first(request.number)) else {
                     let kept = before.map_or("no record decides it".to_owned(), |seq| {
                         format!("record {seq} decided it, and its client is past it")
                     });
                     return Err(format!("{what} is answered {decision:?}; {kept}"));
                 };
-                if (first.seq, &first.outcome) != (decision.seq, &decision.outcome) {
-                    return Err(format!(
-                        "{what} is answered {decision:?}; record {} had decided {:?}",
-                        first.seq, first.outcome
-                    ));
+                if (first.seq, first.digest) != (decision.seq, digest(&decision.outcome)) {
+                    return Err(format!("{what} is answered {decision:?}; record {} had decided otherwise", first.seq));
                 }
             }
             Reply::Stale { newest } => {
@@ -293,12 +319,17 @@ mod tests {
         let refused = || Err(run::Refusal::Taken { run: RunId(1) }.into());
         let waits = Reply::Waits(Turn::Lock(LOCK));
         let cases: [(&str, Request, Reply, &str); 8] = [
-            ("another outcome", spawn(1), Reply::Decided(Decision { seq: 1, outcome: refused() }), "had decided Ok"),
+            (
+                "another outcome",
+                spawn(1),
+                Reply::Decided(Decision { seq: 1, outcome: refused() }),
+                "record 1 had decided otherwise",
+            ),
             (
                 "another record",
                 spawn(1),
                 Reply::Decided(Decision { seq: 0, outcome: outcome() }),
-                "record 1 had decided",
+                "record 1 had decided otherwise",
             ),
             ("no record", spawn(5), Reply::Decided(Decision { seq: 4, outcome: outcome() }), "no record decides it"),
             ("stale, and is not", spawn(5), Reply::Stale { newest: 1 }, "the newest seen is 0"),

@@ -1,12 +1,14 @@
 //! Decodes the history once and feeds the chosen invariants in order.
 
-use super::{Broken, Invariant, Moment, Rest, Saw, all, budget::CapsHold, named};
+use super::{Broken, EndedAttempt, Invariant, Lookup, Moment, Rest, Saw, all, budget::CapsHold, named};
 use crate::{
     fact::{FACT, Fact},
     panicking::{Whose, caught},
 };
 use kernel::{
-    record::{Frame, GENESIS_CHAIN, Record},
+    id::{ReservationId, RunId, TenantId, UnitId},
+    record::{Event, Frame, GENESIS_CHAIN, Record},
+    run,
     serve::{ANNOUNCEMENT, Announcement},
 };
 use sim::{Entry, NodeId, history::kind};
@@ -84,6 +86,27 @@ fn records_of(announcement: &Announcement) -> Result<Vec<Record>, String> {
     Ok(frame.records)
 }
 
+/// Attempts that are running, with their reservations.
+#[derive(Debug, Default)]
+struct Running(Lookup<(TenantId, RunId, UnitId, u32), ReservationId>);
+
+impl Running {
+    /// Takes in a record; gives the attempt that it ends.
+    fn fold(&mut self, record: &Record) -> Option<EndedAttempt> {
+        match record.event {
+            Event::Run(run::Event::AttemptStarted { run, unit, attempt, reservation }) => {
+                self.0.insert((record.tenant, run, unit, attempt), reservation);
+                None
+            }
+            Event::Run(run::Event::AttemptEnded { run, unit, attempt, state }) => {
+                let reservation = self.0.remove(&(record.tenant, run, unit, attempt))?;
+                Some(EndedAttempt { seq: record.seq, reservation, state })
+            }
+            _ => None,
+        }
+    }
+}
+
 /// An invariant that was chosen; the one that also counts overspends for the figures is held by the watch itself.
 enum Chosen {
     Caps,
@@ -96,6 +119,9 @@ pub struct Watch {
     caps: CapsHold,
     /// The sequence after the last record told of.
     told: u64,
+    running: Running,
+    /// Attempts that the records at hand end.
+    ended: Vec<EndedAttempt>,
     /// Entries of the history so far, those that say nothing included.
     entries: u64,
     /// The last time of the run.
@@ -111,7 +137,16 @@ impl Watch {
             .into_iter()
             .map(|invariant| if invariant.name() == caps.name() { Chosen::Caps } else { Chosen::Other(invariant) })
             .collect();
-        Watch { chosen, caps, told: 0, entries: 0, now_ns: 0, broken: None }
+        Watch {
+            chosen,
+            caps,
+            told: 0,
+            running: Running::default(),
+            ended: Vec::new(),
+            entries: 0,
+            now_ns: 0,
+            broken: None,
+        }
     }
 
     /// Watches all there are.
@@ -204,9 +239,19 @@ impl Watch {
 
     /// Once something is broken only overspends are counted on: what follows from a broken moment explains nothing.
     fn feed(&mut self, node: NodeId, incarnation: u32, saw: Saw<'_>) {
-        let moment = Moment { time_ns: self.now_ns, node, incarnation, saw };
-        let mut caps = Some(caught(|| self.caps.at(&moment)));
-        if let Saw::Ledger(_, [.., last]) = saw {
+        let mut ended = std::mem::take(&mut self.ended);
+        if let Saw::Ledger(_, records) = saw {
+            ended.clear();
+            ended.extend(records.iter().filter_map(|record| self.running.fold(record)));
+        }
+        let moment = Moment { time_ns: self.now_ns, node, incarnation, saw, ended: &ended };
+        self.show(&moment);
+        self.ended = ended;
+    }
+
+    fn show(&mut self, moment: &Moment<'_>) {
+        let mut caps = Some(caught(|| self.caps.at(moment)));
+        if let Saw::Ledger(_, [.., last]) = moment.saw {
             self.told = self.told.max(last.seq.saturating_add(1));
         }
         for index in 0..self.chosen.len() {
@@ -215,7 +260,7 @@ impl Watch {
             }
             let (name, held) = match &mut self.chosen[index] {
                 Chosen::Caps => (self.caps.name(), caps.take().unwrap_or(Ok(Ok(())))),
-                Chosen::Other(invariant) => (invariant.name(), caught(|| invariant.at(&moment))),
+                Chosen::Other(invariant) => (invariant.name(), caught(|| invariant.at(moment))),
             };
             match held {
                 Ok(Ok(())) => {}

@@ -19,6 +19,10 @@ pub(super) struct Network {
     calm: LinkWeather,
     rows: Vec<Row>,
     links: Vec<Link>,
+    /// What each link draws by: apart from the links, each of which then fits in a line of the processor's cache.
+    draws: Vec<Stream>,
+    /// Every weather there was so far; most links share one.
+    weathers: Vec<LinkWeather>,
     rules: Vec<Rule>,
     frames: Slab<Frame>,
 }
@@ -32,20 +36,23 @@ struct Row {
 
 const NO_LINK: u32 = u32::MAX;
 
+/// Where the weather that a run begins with stands among all.
+const CALM: u32 = 0;
+
 struct Link {
     from: u32,
     to: u32,
-    draws: Stream,
-    weather: LinkWeather,
-    cut: bool,
+    /// Its weather, among all there were.
+    weather: u32,
     /// How often it was cut: a frame that was on its way during a cut does not arrive.
     cuts: u32,
+    cut: bool,
     /// When the latest frame in sending order arrives.
     last_arrival_ns: u64,
     /// When a clogged link has passed all that was handed to it.
     free_ns: u64,
     /// Frames on their way or unread.
-    held: usize,
+    held: u32,
 }
 
 /// What was last decided for the links reached, for those that do not exist yet.
@@ -57,6 +64,14 @@ struct Rule {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Weather(LinkWeather),
+    Cut,
+    Mend,
+}
+
+/// A change as a link takes it.
+#[derive(Clone, Copy)]
+enum Interned {
+    Weather(u32),
     Cut,
     Mend,
 }
@@ -101,7 +116,8 @@ struct Fate {
 impl Network {
     pub(super) fn new(seed: u64, nodes: u32, calm: LinkWeather) -> Network {
         let rows = (0..nodes).map(|_| Row::default()).collect();
-        Network { seed, nodes, calm, rows, links: Vec::new(), rules: Vec::new(), frames: Slab::new(0) }
+        let (links, draws, rules) = (Vec::new(), Vec::new(), Vec::new());
+        Network { seed, nodes, calm, rows, links, draws, weathers: vec![calm], rules, frames: Slab::new(0) }
     }
 
     pub(super) fn send(
@@ -120,8 +136,9 @@ impl Network {
         }
         let index = self.link_between(from.0.0, to.0);
         let link = &mut self.links[index as usize];
-        let fate = Fate::draw(&mut link.draws, &link.weather);
-        if bytes.len() > MAX_FRAME_BYTES || link.held >= MAX_LINK_FRAMES {
+        let weather = &self.weathers[link.weather as usize];
+        let fate = Fate::draw(&mut self.draws[index as usize], weather);
+        if bytes.len() > MAX_FRAME_BYTES || link.held as usize >= MAX_LINK_FRAMES {
             stats.frames_overflowed += 1;
             return;
         }
@@ -134,12 +151,12 @@ impl Network {
             }
             return;
         }
-        let Some(leaves_ns) = link.leaves_ns(now_ns, bytes.len(), stats) else { return };
-        let arrival_ns = link.arrival_ns(leaves_ns, &fate, stats);
+        let Some(leaves_ns) = link.leaves_ns(now_ns, bytes.len(), weather.bytes_per_s, stats) else { return };
+        let arrival_ns = link.arrival_ns(leaves_ns, &fate, weather, stats);
         let cuts = link.cuts;
-        let extra = if fate.repeated && link.held + 1 < MAX_LINK_FRAMES {
+        let extra = if fate.repeated && (link.held as usize) + 1 < MAX_LINK_FRAMES {
             link.held += 2;
-            let later_ns = leaves_ns.saturating_add(link.weather.latency_ns(fate.second_latency_word)).max(arrival_ns);
+            let later_ns = leaves_ns.saturating_add(weather.latency_ns(fate.second_latency_word)).max(arrival_ns);
             Some((later_ns, bytes.clone()))
         } else {
             link.held += 1;
@@ -179,9 +196,10 @@ impl Network {
     }
 
     pub(super) fn apply(&mut self, reach: &Reach, change: Change) {
+        let taken = self.interned(change);
         for link in &mut self.links {
             if reach.covers(link.from, link.to) {
-                link.apply(change);
+                link.apply(taken, &self.weathers);
             }
         }
         self.rules.retain(|rule| !(change.overrides(rule.change) && (rule.reach == *reach || *reach == Reach::All)));
@@ -197,7 +215,23 @@ impl Network {
 
     /// Whether every link is as the run began.
     pub(super) fn is_calm(&self) -> bool {
-        self.links.iter().all(|link| !link.cut && link.weather == self.calm)
+        self.links.iter().all(|link| !link.cut && self.weathers[link.weather as usize] == self.calm)
+    }
+
+    /// A change of the weather as one to a known weather.
+    fn interned(&mut self, change: Change) -> Interned {
+        match change {
+            Change::Weather(weather) => {
+                let known = self.weathers.iter().position(|known| *known == weather);
+                let at = known.unwrap_or_else(|| {
+                    self.weathers.push(weather);
+                    self.weathers.len() - 1
+                });
+                Interned::Weather(u32::try_from(at).expect("fewer than 2^32 weathers"))
+            }
+            Change::Cut => Interned::Cut,
+            Change::Mend => Interned::Mend,
+        }
     }
 
     #[inline]
@@ -215,12 +249,16 @@ impl Network {
     fn make_link(&mut self, from: u32, to: u32) -> u32 {
         let index = u32::try_from(self.links.len()).expect("fewer than 2^32 links");
         let draws = Stream::keyed(self.seed, &[domain::LINK, u64::from(from), u64::from(to)]);
-        let mut link =
-            Link { from, to, draws, weather: self.calm, cut: false, cuts: 0, last_arrival_ns: 0, free_ns: 0, held: 0 };
-        for rule in self.rules.iter().filter(|rule| rule.reach.covers(from, to)) {
-            link.apply(rule.change);
+        let mut link = Link { from, to, weather: CALM, cut: false, cuts: 0, last_arrival_ns: 0, free_ns: 0, held: 0 };
+        for rule in 0..self.rules.len() {
+            let Rule { reach, change } = &self.rules[rule];
+            if reach.covers(from, to) {
+                let change = self.interned(*change);
+                link.apply(change, &self.weathers);
+            }
         }
         self.links.push(link);
+        self.draws.push(draws);
         self.rows[from as usize].set(to, index);
         index
     }
@@ -245,16 +283,17 @@ impl Row {
 }
 
 impl Link {
-    fn apply(&mut self, change: Change) {
+    fn apply(&mut self, change: Interned, weathers: &[LinkWeather]) {
         match change {
-            Change::Weather(weather) => {
-                if weather.bytes_per_s != self.weather.bytes_per_s {
+            Interned::Weather(weather) => {
+                let passes = |weather: u32| weathers[weather as usize].bytes_per_s;
+                if passes(weather) != passes(self.weather) {
                     self.free_ns = 0;
                 }
                 self.weather = weather;
             }
-            Change::Mend => self.cut = false,
-            Change::Cut => {
+            Interned::Mend => self.cut = false,
+            Interned::Cut => {
                 self.cut = true;
                 self.cuts = self.cuts.wrapping_add(1);
             }
@@ -264,8 +303,7 @@ impl Link {
     /// When a frame of so many bytes, handed over now, has left: at once, unless the link is clogged. `None` if its queue is
     /// full.
     #[inline]
-    fn leaves_ns(&mut self, now_ns: u64, bytes: usize, stats: &mut Stats) -> Option<u64> {
-        let rate = self.weather.bytes_per_s;
+    fn leaves_ns(&mut self, now_ns: u64, bytes: usize, rate: u64, stats: &mut Stats) -> Option<u64> {
         if rate == 0 {
             return Some(now_ns);
         }
@@ -283,10 +321,10 @@ impl Link {
 
     /// When a frame that leaves now arrives: never before the one sent ahead of it, unless it was drawn to be reordered.
     #[inline]
-    fn arrival_ns(&mut self, now_ns: u64, fate: &Fate, stats: &mut Stats) -> u64 {
-        let spike_ns = if fate.spiked { self.weather.spike_ns } else { 0 };
+    fn arrival_ns(&mut self, now_ns: u64, fate: &Fate, weather: &LinkWeather, stats: &mut Stats) -> u64 {
+        let spike_ns = if fate.spiked { weather.spike_ns } else { 0 };
         stats.effects.frames_spiked += u64::from(spike_ns > 0);
-        let latency_ns = self.weather.latency_ns(fate.latency_word).saturating_add(spike_ns);
+        let latency_ns = weather.latency_ns(fate.latency_word).saturating_add(spike_ns);
         let free_ns = now_ns.saturating_add(latency_ns);
         if fate.reordered {
             stats.effects.frames_overtaking += u64::from(free_ns < self.last_arrival_ns);
