@@ -1,10 +1,10 @@
 //! What may come in: nothing begins during a halt, and nobody has more of a day than its quota.
 
-use super::{Invariant, Moment, Saw, by_seq::BySeq};
+use super::{Invariant, Moment, Saw, lookup::Lookup};
 use kernel::{
     admit::{self, Quota, Switch},
     effect,
-    id::{TenantId, UserId},
+    id::{ReservationId, TenantId, UserId},
     record::{Event, Record},
     request::Refusal,
     reserve, run,
@@ -73,7 +73,7 @@ pub struct QuotaHolds {
     /// Settled and live together, in micro-USD.
     spent: BTreeMap<Day, u128>,
     /// Open reservations: whose day each counts in, and what it set aside.
-    open: BySeq<Option<(Day, u64)>>,
+    open: Lookup<ReservationId, (Day, u64)>,
 }
 
 impl QuotaHolds {
@@ -127,7 +127,7 @@ impl QuotaHolds {
         match *event {
             reserve::Event::Reserved { reservation, user, day, worst, .. } => {
                 let day = (record.tenant, user, day);
-                self.open.insert(reservation, Some((day, worst.0)));
+                self.open.insert(reservation, (day, worst.0));
                 let quota = self.quota(record.tenant, user);
                 let spent = self.spent.entry(day).or_default();
                 *spent += u128::from(worst.0);
@@ -151,8 +151,8 @@ impl QuotaHolds {
         }
     }
 
-    fn end(&mut self, reservation: kernel::id::ReservationId, cost: u64) {
-        let Some((day, worst)) = self.open.find_mut(reservation).and_then(Option::take) else { return };
+    fn end(&mut self, reservation: ReservationId, cost: u64) {
+        let Some((day, worst)) = self.open.remove(&reservation) else { return };
         if let Some(spent) = self.spent.get_mut(&day) {
             *spent = spent.saturating_sub(u128::from(worst)) + u128::from(cost);
         }

@@ -156,21 +156,22 @@ impl Invariant for CapsHold {
 #[derive(Debug, Default)]
 pub struct EndsOnce {
     prices: BTreeMap<ModelId, Price>,
-    reservations: BySeq<Reservation>,
+    open: Lookup<ReservationId, Reservation>,
+    /// What ended each of the others.
+    ended_by: BySeq<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     price: Price,
     worst: u64,
-    ended_by: Option<u64>,
     indeterminate: bool,
 }
 
 impl EndsOnce {
     fn fold(&mut self, record: &Record, ended: Ended) -> Result<(), String> {
         if let Some((reservation, AttemptState::Indeterminate)) = ended
-            && let Some(row) = self.reservations.find_mut(reservation)
+            && let Some(row) = self.open.get_mut(&reservation)
         {
             row.indeterminate = true;
         }
@@ -190,8 +191,7 @@ impl EndsOnce {
                 if worst.0 == 0 {
                     return Err(format!("reservation {reservation} sets nothing aside"));
                 }
-                let row = Reservation { price, worst: worst.0, ended_by: None, indeterminate: false };
-                self.reservations.insert(reservation, row);
+                self.open.insert(reservation, Reservation { price, worst: worst.0, indeterminate: false });
             }
             reserve::Event::Settled { reservation, usage, cost, overrun, by_owner } => {
                 let row = self.end(record.seq, reservation, by_owner, "settled")?;
@@ -219,17 +219,17 @@ impl EndsOnce {
     }
 
     fn end(&mut self, seq: u64, id: ReservationId, by_owner: bool, how: &str) -> Result<Reservation, String> {
-        let Some(row) = self.reservations.find_mut(id) else {
-            return Err(format!("record {seq}: reservation {id} is {how} and was never made"));
+        let Some(row) = self.open.remove(&id) else {
+            return Err(match self.ended_by.find(id) {
+                Some(before) => format!("record {seq}: reservation {id} is {how}, and record {before} had ended it"),
+                None => format!("record {seq}: reservation {id} is {how} and was never made"),
+            });
         };
-        if let Some(before) = row.ended_by {
-            return Err(format!("record {seq}: reservation {id} is {how}, and record {before} had ended it"));
-        }
         if row.indeterminate && !by_owner {
             return Err(format!("record {seq}: reservation {id} is {how} by its run after its outcome became unknown"));
         }
-        row.ended_by = Some(seq);
-        Ok(*row)
+        self.ended_by.insert(id, seq);
+        Ok(row)
     }
 }
 

@@ -15,22 +15,24 @@ impl<T> Default for BySeq<T> {
 }
 
 impl<T> BySeq<T> {
-    /// Adds or replaces; whether it was new.
-    pub(crate) fn insert(&mut self, key: ReservationId, value: T) -> bool {
+    /// Adds or replaces; what was there before.
+    pub(crate) fn insert(&mut self, key: ReservationId, value: T) -> Option<T> {
         if self.rows.last().is_none_or(|(last, _)| *last < key.0) {
             self.rows.push((key.0, value));
-            return true;
+            return None;
         }
         match self.place(key.0) {
-            Ok(at) => {
-                self.rows[at].1 = value;
-                false
-            }
+            Ok(at) => Some(std::mem::replace(&mut self.rows[at].1, value)),
             Err(at) => {
                 self.rows.insert(at, (key.0, value));
-                true
+                None
             }
         }
+    }
+
+    pub(crate) fn remove(&mut self, key: ReservationId) -> Option<T> {
+        let at = self.place(key.0).ok()?;
+        Some(self.rows.remove(at).1)
     }
 
     pub(crate) fn find(&self, key: ReservationId) -> Option<&T> {
@@ -65,9 +67,10 @@ mod tests {
     #[test]
     fn finds_what_was_added_in_any_order() {
         let mut map = BySeq::default();
-        for (key, new) in [(5, true), (9, true), (7, true), (9, false), (1, true)] {
-            assert_eq!(map.insert(ReservationId(key), key * 10), new, "adding {key}");
+        for (key, before) in [(5, None), (9, None), (7, None), (9, Some(90)), (1, None), (8, None)] {
+            assert_eq!(map.insert(ReservationId(key), key * 10), before, "adding {key}");
         }
+        assert_eq!((map.remove(ReservationId(8)), map.remove(ReservationId(8))), (Some(80), None));
         for key in 0..12 {
             let found = map.find(ReservationId(key)).copied();
             assert_eq!(found, [1, 5, 7, 9].contains(&key).then_some(key * 10), "finding {key}");

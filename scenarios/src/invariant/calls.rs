@@ -199,7 +199,7 @@ impl Invoice {
             Event::Reserve(reserve::Event::Reserved { reservation, run, unit, attempt, worst, .. }) => {
                 let made_for = (run, unit, attempt);
                 let row = Billed { made_for, worst: worst.0, open: true, sent: false, charged: None };
-                if self.keys.insert(reservation, row) {
+                if self.keys.insert(reservation, row).is_none() {
                     self.open += u128::from(worst.0);
                 }
             }

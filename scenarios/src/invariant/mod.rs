@@ -30,6 +30,7 @@ mod whole_log;
 pub mod writers;
 
 pub(crate) use batch::{Part, parts};
+pub(crate) use by_seq::BySeq;
 pub(crate) use lookup::Lookup;
 pub use watch::{READABLE_HISTORY, Sight, UnknownInvariant, Watch, decode};
 pub use whole_log::WholeLog;

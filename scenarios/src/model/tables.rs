@@ -1,6 +1,6 @@
 //! What the model knows: rows of its own, which a refused request leaves as they were.
 
-use crate::invariant::Lookup;
+use crate::invariant::{BySeq, Lookup};
 use kernel::{
     admit::{self, DepthTier, Quota, Switch},
     effect::{self, Class, Key, Phase, Response},
@@ -45,6 +45,20 @@ impl<K: Hash + Eq, V> Rows<K, V> for Lookup<K, V> {
 
     fn remove(&mut self, key: &K) -> Option<V> {
         Lookup::remove(self, key)
+    }
+}
+
+impl<V> Rows<ReservationId, V> for BySeq<V> {
+    fn get(&self, key: &ReservationId) -> Option<&V> {
+        self.find(*key)
+    }
+
+    fn insert(&mut self, key: ReservationId, value: V) -> Option<V> {
+        BySeq::insert(self, key, value)
+    }
+
+    fn remove(&mut self, key: &ReservationId) -> Option<V> {
+        BySeq::remove(self, *key)
     }
 }
 
@@ -233,7 +247,7 @@ pub(super) struct Tables {
     pub prices: Journaled<ModelId, Price>,
     pub accounts: Journaled<Account, Sums>,
     pub live: Journaled<(TenantId, UserId), u32>,
-    pub reservations: Ordered<ReservationId, ReservationRow>,
+    pub reservations: Journaled<ReservationId, ReservationRow, BySeq<ReservationRow>>,
     pub runs: Journaled<(TenantId, RunId), RunRow>,
     pub attempts: Ordered<AttemptKey, AttemptRow>,
     pub tools: Journaled<(TenantId, ToolId), Class>,

@@ -138,7 +138,7 @@ pub(super) struct Tally {
     /// Runs that had a call turned away for want of credit.
     without_credit: BTreeSet<(TenantId, RunId)>,
     refused: BTreeMap<(&'static str, &'static str), u64>,
-    /// Requests that waited, and whether for a slot.
+    /// Undecided requests that waited, and whether for a slot.
     waited: BTreeSet<(ClientId, u32, u64, bool)>,
 }
 
@@ -237,7 +237,14 @@ impl Tally {
                 let without = self.without_credit.contains(&(record.tenant, *run));
                 figures.runs_without_credit += u64::from(*outcome == run::Ending::Incomplete && without);
             }
-            record::Event::Effect(effect::Event::Decided { outcome: Err(refusal), .. }) => self.refused(refusal),
+            record::Event::Effect(effect::Event::Decided { client, incarnation, number, outcome, .. }) => {
+                for for_slot in [false, true] {
+                    self.waited.remove(&(*client, *incarnation, *number, for_slot));
+                }
+                if let Err(refusal) = outcome {
+                    self.refused(refusal);
+                }
+            }
             _ => {}
         }
     }
