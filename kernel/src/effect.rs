@@ -198,7 +198,8 @@ pub struct Tables {
     /// Each client's standing.
     pub(crate) clients: Table<(TenantId, ClientId), Seen>,
     /// The first answer to each request number of a client's newest incarnation, until acknowledged.
-    pub(crate) answers: Table<(TenantId, ClientId, u64), Decision>,
+    /// Boxed, for rows come and go with each request and are shifted by their neighbours'.
+    pub(crate) answers: Table<(TenantId, ClientId, u64), Box<Decision>>,
     /// The tools that a tenant's runs may call.
     pub(crate) tools: Table<(TenantId, ToolId), Class>,
     /// The intents whose attempts run, or await the owner.
@@ -240,7 +241,7 @@ pub fn decide(tables: &table::Tables, request: &Request, planted: &Planted) -> O
         return Some(Reply::Forgotten { acknowledged: seen.acknowledged });
     }
     let first = tables.effect.answers.get(&(request.tenant, request.client, request.number));
-    planted!(planted, Bug::DropDedup, first, None).cloned().map(Reply::Decided)
+    planted!(planted, Bug::DropDedup, first, None).map(|decision| Reply::Decided(Decision::clone(decision)))
 }
 
 /// Whether a request is well made.
@@ -289,7 +290,7 @@ pub fn apply(tables: &mut table::Tables, record: &Record, planted: &Planted) -> 
     ensure!(number > seen.acknowledged, "request {number} was acknowledged, as all up to {}", seen.acknowledged);
     let repeated = answers.get(&(tenant, client, number)).is_some();
     ensure!(!repeated || planted.is_on(Bug::DropDedup), "request {number} of client {client} is decided twice");
-    answers.insert((tenant, client, number), Decision { seq: record.seq, outcome: outcome.clone() });
+    answers.insert((tenant, client, number), Box::new(Decision { seq: record.seq, outcome: outcome.clone() }));
     Ok(())
 }
 

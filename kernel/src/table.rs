@@ -27,7 +27,7 @@ use crate::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     ops::RangeBounds,
 };
 
@@ -120,22 +120,31 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
 impl<K: Ord + Clone + Serialize, V: Clone + Serialize> Table<K, V> {
     /// Puts `value` at `key`.
     pub(crate) fn insert(&mut self, key: K, value: V) {
-        match self.rows.get_mut(&key) {
-            Some(kept) => {
-                let before = self.undo.is_on.then(|| kept.clone());
-                changes(self.number, &mut self.sum, &mut self.changed, &key, kept);
-                kept.value = value;
-                self.undo.before.extend(before.map(|before| (key, Some(before))));
+        self.put(key, |_| value);
+    }
+
+    /// Puts what `value` makes of the row at `key`, if there is one, there.
+    fn put(&mut self, key: K, value: impl FnOnce(Option<&V>) -> V) -> &mut V {
+        let Table { number, rows, checkpointed, changed, gone, sum, undo, .. } = self;
+        match rows.entry(key) {
+            Entry::Occupied(row) => {
+                let key = row.key().clone();
+                let kept = row.into_mut();
+                let before = undo.is_on.then(|| kept.clone());
+                changes(*number, sum, changed, &key, kept);
+                kept.value = value(Some(&kept.value));
+                undo.before.extend(before.map(|before| (key, Some(before))));
+                &mut kept.value
             }
-            None => {
-                let standing = if self.gone.remove(&key) { Standing::Changed } else { Standing::New };
-                if self.checkpointed {
-                    self.changed.insert(key.clone());
+            Entry::Vacant(row) => {
+                let standing = if gone.remove(row.key()) { Standing::Changed } else { Standing::New };
+                if *checkpointed {
+                    changed.insert(row.key().clone());
                 }
-                if self.undo.is_on {
-                    self.undo.before.push((key.clone(), None));
+                if undo.is_on {
+                    undo.before.push((row.key().clone(), None));
                 }
-                self.rows.insert(key, Kept { value, standing });
+                &mut row.insert(Kept { value: value(None), standing }).value
             }
         }
     }
@@ -155,10 +164,7 @@ impl<K: Ord + Clone + Serialize, V: Clone + Serialize> Table<K, V> {
     where
         V: Default,
     {
-        if !self.rows.contains_key(key) {
-            self.insert(key.clone(), V::default());
-        }
-        self.get_mut(key).expect("the row was there or was put there above")
+        self.put(key.clone(), |row| row.cloned().unwrap_or_default())
     }
 
     /// Takes the row at `key` away.
@@ -180,8 +186,9 @@ impl<K: Ord + Clone + Serialize, V: Clone + Serialize> Table<K, V> {
     }
 
     /// Takes every row within `range` away.
-    pub(crate) fn remove_range(&mut self, range: impl RangeBounds<K> + Clone) {
-        while let Some(key) = self.rows.range(range.clone()).next().map(|(key, _)| key.clone()) {
+    pub(crate) fn remove_range(&mut self, range: impl RangeBounds<K>) {
+        let keys: Vec<K> = self.rows.range(range).map(|(key, _)| key.clone()).collect();
+        for key in keys {
             self.remove(&key);
         }
     }
