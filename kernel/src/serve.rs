@@ -35,7 +35,8 @@ pub const ANNOUNCEMENT: u16 = 16;
 /// History kind of a frame that made no sense and was dropped; its data are the sender's number, as a little-endian `u32`.
 pub const GARBAGE: u16 = 17;
 
-/// History kind of a request that was turned away because the queue was full; its data are the sender's number, likewise.
+/// History kind of a request that was turned away because the queue was full, or because there was no place to wait; its data
+/// are the postcard encoding of its client, incarnation and number.
 pub const BUSY: u16 = 18;
 
 /// What most announcements fit in, in bytes.
@@ -273,7 +274,7 @@ fn send_reply(world: &World, to: NodeId, (client, incarnation, number): Name, re
 }
 
 fn send_busy(world: &World, to: NodeId, name: Name) {
-    world.note(BUSY, &to.0.to_le_bytes());
+    world.note(BUSY, &postcard::to_allocvec(&name).expect("a message of plain data can be encoded"));
     send_reply(world, to, name, Reply::Busy);
 }
 
@@ -424,7 +425,7 @@ impl Batch {
     }
 }
 
-/// What the earlier requests of a batch may free for those who wait.
+/// What the earlier requests of a batch may free, or leave, for those who wait.
 #[derive(Default)]
 struct Freed {
     by_expiry: bool,
@@ -432,6 +433,8 @@ struct Freed {
     slots_of: BTreeSet<TenantId>,
     /// Attempts that may have led a question end.
     answers: bool,
+    /// The turns of those who were called: they wait still if there is nothing for them to take.
+    called: BTreeSet<Turn>,
 }
 
 impl Freed {
@@ -455,16 +458,26 @@ impl Freed {
         }
     }
 
+    /// Whoever is called need not take its turn: it may be forgotten by now, or refused. It is then the next waiter's.
+    fn may_be_left(&mut self, turn: Turn) {
+        self.called.insert(turn);
+        match turn {
+            Turn::Lock(lock) => _ = self.locks.insert(lock),
+            Turn::Slot(tenant, _) => _ = self.slots_of.insert(tenant),
+            Turn::Answer(..) => self.answers = true,
+        }
+    }
+
     /// Whether `request` would take any of it before somebody who waits for it.
     fn would_be_taken_by(&self, request: &Request, parked: &Parked) -> bool {
         request.commands.iter().any(|command| match command {
             Command::Lease(lease::Command::Acquire { lock, .. }) => {
-                (self.by_expiry || self.locks.contains(lock)) && parked.awaits(Turn::Lock(*lock))
+                (self.by_expiry || self.locks.contains(lock)) && self.awaited(Turn::Lock(*lock), parked)
             }
             Command::Reserve(reserve::Command::Reserve { .. }) => self.would_take_slot(request, parked),
             Command::Effect(effect::Command::Begin { effect, .. }) => {
                 let led = self.answers || self.by_expiry || !self.locks.is_empty();
-                let awaited = |key| parked.awaits(Turn::Answer(request.tenant, key));
+                let awaited = |key| self.awaited(Turn::Answer(request.tenant, key), parked);
                 self.would_take_slot(request, parked) || led && effect.key.is_some_and(awaited)
             }
             _ => false,
@@ -472,7 +485,13 @@ impl Freed {
     }
 
     fn would_take_slot(&self, request: &Request, parked: &Parked) -> bool {
-        self.slots_of.contains(&request.tenant) && parked.awaits_slot_of(request.tenant)
+        let called = |turn: &Turn| matches!(turn, Turn::Slot(of, _) if *of == request.tenant);
+        self.slots_of.contains(&request.tenant)
+            && (parked.awaits_slot_of(request.tenant) || self.called.iter().any(called))
+    }
+
+    fn awaited(&self, turn: Turn, parked: &Parked) -> bool {
+        parked.awaits(turn) || self.called.contains(&turn)
     }
 }
 
@@ -557,12 +576,16 @@ impl Writer {
         let mut freed = Freed { by_expiry: tick_due_ns.is_some_and(|due_ns| due_ns <= now_ns), ..Freed::default() };
         let called = self.desk.borrow_mut().parked.call(now_ns, limit - 1);
         if freed.by_expiry || !called.is_empty() {
+            freed.by_expiry = true; // what is not due yet may be by the time the batch is decided
             batch.push(self.own(Request::tick()));
         }
         let mut names: Vec<Name> = Vec::new();
         for (called, Arrival { from, submitted }) in called {
             names.push(name(&submitted.request));
             freed.add(&submitted.request);
+            if called.in_turn {
+                freed.may_be_left(called.place.0);
+            }
             batch.push((Origin::Waiter(from, called), submitted));
         }
         let desk = &mut *self.desk.borrow_mut();

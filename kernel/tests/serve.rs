@@ -402,6 +402,55 @@ fn who_waits_never_keeps_out_whom_it_waits_for() {
     assert_eq!(said, "1.1 2.1-waits 3.1-waits 4.1-busy 1.2 2.1");
 }
 
+/// A gate found these: somebody who did not wait was given what another had waited for, in a batch with one who was called and did
+/// not take its turn, or with one whose call made time pass.
+#[test]
+fn nobody_passes_who_waits_in_the_batch_of_one_who_was_called() {
+    let held = |lock, executor| Authority { lock, executor: ExecutorId(executor), fence: Fence(1) };
+    let acquire = |client, lock, ttl_ms: u64, wait_ms: u64| {
+        let commands = vec![house::acquire(lock, client, ttl_ms * 1_000_000)];
+        let asked = house::request(client, 1, None, commands);
+        frame(Request { incarnation: 0, wait_ns: wait_ms * 1_000_000, ..asked })
+    };
+    let next = |client, acknowledged, command| {
+        frame(Request { incarnation: 0, acknowledged, ..house::request(client, 2, None, vec![command]) })
+    };
+    let gives = |lock, executor| Command::Lease(lease::Command::Yield { held: held(lock, executor) });
+    let other = Lock::Run(TENANT, RunId(77));
+    let (long, short, no) = (900, 75, 0);
+    let forgotten = vec![
+        (10, acquire(1, LOCK, long, no)),
+        (30, acquire(2, LOCK, long, long)),
+        (50, acquire(3, LOCK, long, long)),
+        (70, next(2, 1, house::spawn(RunId(5)))), // its client has given up what waits
+        (100, next(1, 1, gives(LOCK, 1))),
+        (105, acquire(4, LOCK, long, no)),
+    ];
+    let expiring = vec![
+        (10, acquire(1, LOCK, 95, no)), // granted at 20, and over at 115
+        (11, acquire(5, other, long, no)),
+        (30, acquire(2, LOCK, long, long)),
+        (31, acquire(6, other, long, short)), // waits until 106, and is told so from 110 to 120
+        (100, plain(7, 1, vec![house::spawn(RunId(5))])),
+        (105, acquire(4, LOCK, long, no)),
+    ];
+    for (case, sends, granted) in [("forgotten", forgotten, vec![1, 3]), ("expiring", expiring, vec![1, 5, 2])] {
+        let heard = Rc::new(RefCell::new(Vec::new()));
+        let serving = in_memory(Settings { batch_cost_ns: 10_000_000, ..roomy() }, Planted::none());
+        let shown = stage(7, LinkWeather::CALM, serving, vec![raw(sends, heard)], async |_| {});
+        let grants: Vec<u64> = frames(&shown)
+            .iter()
+            .flat_map(|frame| &frame.records)
+            .filter_map(|record| match record.event {
+                Event::Lease(lease::Event::Granted { client, .. }) => Some(client.0),
+                _ => None,
+            })
+            .take(granted.len())
+            .collect();
+        assert_eq!(grants, granted, "{case}");
+    }
+}
+
 /// Which request is answered, and how if not by a decision.
 fn said(heard: &FromLedger) -> String {
     match heard {

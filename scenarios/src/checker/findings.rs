@@ -52,6 +52,7 @@ rules! {
     NoneOpen "none-open" "run ends" "no reservation is open at its run's end, nor at rest, unless its outcome is unknown", else "no run ended";
     OneWriter "one-writer" "writes" "a lock has one holder, fences rise, and what needs a lock is written under its grant", else "nothing was written under a lock";
     LeaseTerms "lease-terms" "lease events" "turns come within the waiter's term, leases end after their term, time passes at an oscillator's rate", else "no lease was granted";
+    Turns "turns" "turns" "a lock, a slot or a question goes to whoever waited for it longest, and nobody passes one who waits", else "nobody waited";
     Believed "believed-holders" "claims" "who acts on a lease was granted it, and no call leaves on what a deposed holder reserved", else "nobody acted on a lease";
     Work "work" "spawns and reserves" "every run spawned and every unit reserved is on the capsule's list, for its user", else "nothing was begun";
     Arms "arms" "attempts" "attempts and intents follow their arms in order, each phase in its own frame, and end as their reservations do", else "no attempt was made";

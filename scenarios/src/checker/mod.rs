@@ -6,7 +6,7 @@
 //!
 //! - [`files`]: the four files, their digests, and whether they are of one run.
 //! - [`log`]: the log by itself; [`story`]: the history entry by entry, held against the log and folded in order.
-//! - [`budget`], [`writers`], [`runs`], [`effects`], [`calls`], [`requests`]: the folds;
+//! - [`budget`], [`writers`], [`turns`], [`runs`], [`effects`], [`calls`], [`requests`]: the folds;
 //!   [`answers`]: what the rules say to a command; [`commands`]: what it must have made.
 //! - [`tables`]: the tables at rest, row by row.
 //! - [`figures`]: each number of the result; [`verdict`]: what the result says came of it.
@@ -29,6 +29,7 @@ mod runs;
 mod story;
 mod tables;
 mod told;
+mod turns;
 mod verdict;
 mod wire;
 mod writers;

@@ -18,6 +18,7 @@ use super::{
         Reply, Stats,
     },
     told::{Submitted, UP},
+    turns::{self, Turns},
     wire::{Budgeted, Event, Frame, Hash, Lock, Outcome, Ran, Record, short},
     writers::Writers,
 };
@@ -42,6 +43,7 @@ pub(super) struct Story<'a> {
     work: BTreeMap<u64, (u32, BTreeSet<u64>)>,
     pub budget: Budget,
     pub writers: Writers,
+    turns: Turns,
     pub runs: Runs,
     pub effects: Effects,
     pub calls: Calls,
@@ -78,6 +80,7 @@ impl<'a> Story<'a> {
             work,
             budget: Budget::default(),
             writers: Writers::default(),
+            turns: Turns::default(),
             runs: Runs::default(),
             effects: Effects::default(),
             calls: Calls::of(capsule.scenario.provider.price),
@@ -146,7 +149,8 @@ impl<'a> Story<'a> {
         self.presence(entry, place, found);
         self.tally.entry(kind, time_ns);
         let read = match kind {
-            UP | FAULT | GARBAGE | BUSY => Ok(()),
+            UP | FAULT | GARBAGE => Ok(()),
+            BUSY => told::whole::<turns::Name>(data).map(|name| self.turns.leaves(name)),
             DOWN => {
                 self.tally.down(node, data);
                 self.calls.down((node, incarnation));
@@ -230,6 +234,7 @@ impl<'a> Story<'a> {
 
     fn opened(&mut self, next_seq: u64, chain: Hash, records: &[Record], place: Place, found: &mut Findings) {
         self.opened = true;
+        self.turns.opened();
         self.tally.opens += 1;
         let told = self.told.0;
         let fresh = &records[records.partition_point(|record| record.seq < told)..];
@@ -280,6 +285,7 @@ impl<'a> Story<'a> {
         for part in parts {
             self.part(&part, time, now_ns, place, found);
         }
+        self.turns.batch_ends();
         for record in left {
             let complaint = format!("record {} comes of no request: {:?}", record.seq, record.event);
             found.broken(Rule::Commands, place, complaint);
@@ -293,6 +299,7 @@ impl<'a> Story<'a> {
         let request = &part.asked.request;
         let mut left = part.made;
         self.writers.turn(part.asked, now_ns, part.made, place, found);
+        self.turns.part(part.asked, part.reply, part.made, now_ns, place, found);
         if let Some(outcomes) = part.admitted() {
             found.looked(Rule::Commands, 1);
             if outcomes.len() != request.commands.len() {

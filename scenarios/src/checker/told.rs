@@ -159,7 +159,7 @@ pub(super) struct Decision {
     pub outcome: Result<Vec<Outcome>, Refusal>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum Turn {
     Lock(Lock),
     Slot(u32, u32),

@@ -18,7 +18,7 @@ const UNSEEN: [(&str, &str); 6] = [
 ];
 
 /// Invariants that there are rules for, by the names that scenarios give them, and what is looked at without being named.
-const RULED: [&str; 24] = [
+const RULED: [&str; 25] = [
     "dense",
     "durable",
     "caps-hold",
@@ -30,6 +30,7 @@ const RULED: [&str; 24] = [
     "lease-terms",
     "believed-holders",
     "decided-once",
+    "turns",
     "intents",
     "dispatched-first",
     "one-flight",

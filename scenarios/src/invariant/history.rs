@@ -158,7 +158,7 @@ impl Story {
         postcard::to_allocvec(&Frame { time: records[0].time, records }).ok()
     }
 
-    fn enter(&mut self, node: NodeId, incarnation: u32, kind: u16, data: &[u8]) {
+    pub(crate) fn enter(&mut self, node: NodeId, incarnation: u32, kind: u16, data: &[u8]) {
         self.watch.take(&Entry { time_ns: self.true_ns, node, incarnation, kind, data });
     }
 

@@ -11,6 +11,7 @@
 //! - [`log`]: sequence, hashes, durability, rebuild.
 //! - [`replies`]: one decision a request.
 //! - [`runs`]: runs and attempts.
+//! - [`turns`]: who waits, and is served in which order.
 //! - [`crate::model`]: the reference model, an invariant like the others.
 
 pub mod admission;
@@ -25,6 +26,7 @@ pub mod log;
 mod lookup;
 pub mod replies;
 pub mod runs;
+pub mod turns;
 mod watch;
 mod whole_log;
 pub mod writers;
@@ -36,7 +38,12 @@ pub use watch::{READABLE_HISTORY, Sight, UnknownInvariant, Watch, decode};
 pub use whole_log::WholeLog;
 
 use crate::{fact::Fact, gate::DRAWN_AGAIN, model::Model, panicking::Whose};
-use kernel::{id::ReservationId, record::Record, run::AttemptState, serve::Announcement};
+use kernel::{
+    id::{ClientId, ReservationId},
+    record::Record,
+    run::AttemptState,
+    serve::Announcement,
+};
 use serde::{Deserialize, Serialize};
 use sim::NodeId;
 
@@ -52,6 +59,15 @@ pub enum Saw<'a> {
     Ledger(&'a Announcement, &'a [Record]),
     /// The cast stated a fact.
     Fact(&'a Fact),
+    /// The ledger had no room for a request: it told its client to come again.
+    TurnedAway {
+        /// Whose.
+        client: ClientId,
+        /// Of which incarnation.
+        incarnation: u32,
+        /// Which.
+        number: u64,
+    },
 }
 
 /// One moment of a run.
@@ -140,6 +156,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<writers::LeaseTerms>::default(),
         Box::<writers::BelievedHolders>::default(),
         Box::<replies::DecidedOnce>::default(),
+        Box::<turns::Turns>::default(),
         Box::<effects::Intents>::default(),
         Box::<effects::DispatchedFirst>::default(),
         Box::<effects::OneFlight>::default(),

@@ -6,10 +6,10 @@ use crate::{
     panicking::{Whose, caught},
 };
 use kernel::{
-    id::{ReservationId, RunId, TenantId, UnitId},
+    id::{ClientId, ReservationId, RunId, TenantId, UnitId},
     record::{Event, Frame, GENESIS_CHAIN, Record},
     run,
-    serve::{ANNOUNCEMENT, Announcement},
+    serve::{ANNOUNCEMENT, Announcement, BUSY},
 };
 use sim::{Entry, NodeId, history::kind};
 
@@ -35,6 +35,15 @@ pub enum Sight {
     Ledger(Announcement, Vec<Record>),
     /// A fact.
     Fact(Fact),
+    /// The ledger turned a request away.
+    TurnedAway {
+        /// Whose.
+        client: ClientId,
+        /// Of which incarnation.
+        incarnation: u32,
+        /// Which.
+        number: u64,
+    },
     /// An entry that says nothing to invariants, such as a fault.
     Other,
 }
@@ -50,6 +59,11 @@ pub fn decode(entry: &Entry<'_>) -> Result<Sight, String> {
                 whole(entry.data).map_err(|why| format!("an announcement cannot be read: {why}"))?;
             let records = records_of(&announcement)?;
             Ok(Sight::Ledger(announcement, records))
+        }
+        BUSY => {
+            let (client, incarnation, number) =
+                whole(entry.data).map_err(|why| format!("a request that was turned away cannot be read: {why}"))?;
+            Ok(Sight::TurnedAway { client, incarnation, number })
         }
         _ => Ok(Sight::Other),
     }
@@ -187,6 +201,10 @@ impl Watch {
             Sight::Up => self.feed(node, incarnation, Saw::Up),
             Sight::Down => self.feed(node, incarnation, Saw::Down),
             Sight::Fact(fact) => self.feed(node, incarnation, Saw::Fact(fact)),
+            Sight::TurnedAway { client, incarnation: of, number } => {
+                let (client, number) = (*client, *number);
+                self.feed(node, incarnation, Saw::TurnedAway { client, incarnation: *of, number });
+            }
             Sight::Ledger(announcement, records) => {
                 let known = match announcement {
                     Announcement::Opened { .. } => records.iter().take_while(|record| record.seq < self.told).count(),

@@ -11,7 +11,7 @@ pub(super) fn happenings<'a>(sight: &'a Sight, news: &'a [Record]) -> impl Itera
         Sight::Ledger(Announcement::Committed { frame: Some(_), .. }, _) => Some(Happening::Commit),
         Sight::Fact(fact) => stated(fact),
         Sight::Down => Some(Happening::Down),
-        Sight::Ledger(..) | Sight::Up | Sight::Other => None,
+        Sight::Ledger(..) | Sight::Up | Sight::TurnedAway { .. } | Sight::Other => None,
     };
     itself.into_iter().chain(news.iter().filter_map(|record| recorded(&record.event)))
 }

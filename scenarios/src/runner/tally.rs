@@ -172,7 +172,7 @@ impl Tally {
 
     pub(super) fn at(&mut self, time_ns: u64, sight: &Sight) {
         match sight {
-            Sight::Up | Sight::Down | Sight::Other => {}
+            Sight::Up | Sight::Down | Sight::TurnedAway { .. } | Sight::Other => {}
             Sight::Ledger(announcement, records) => self.announced(announcement, records, time_ns),
             Sight::Fact(fact) => self.fact(fact),
         }

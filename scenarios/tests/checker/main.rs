@@ -6,6 +6,7 @@ mod forge;
 mod mangled;
 mod semantic;
 mod tampered;
+mod turns;
 
 use forge::{Folder, recorded};
 use kernel::planted::Bug;

@@ -1,7 +1,10 @@
 //! The thorough forger: history, log, result and capsule changed together, every hash made to fit. What is left to find it by
 //! is what the run says of itself.
 
-use crate::forge::{Folder, SOUND};
+use crate::{
+    forge::{Folder, SOUND},
+    turns,
+};
 use kernel::{
     admit, effect,
     id::Fence,
@@ -87,7 +90,7 @@ fn more_live(folder: &mut Folder) {
     });
 }
 
-const FORGED: [(&str, Forge, &str); 43] = [
+const FORGED: [(&str, Forge, &str); 44] = [
     ("a unit's cap lower than what was reserved", |f| cap(f, Level::Unit, 1), "caps"),
     ("a run's cap lower", |f| cap(f, Level::Run, 1), "caps"),
     ("a user's day's cap lower", |f| cap(f, Level::UserDay, 1), "caps"),
@@ -331,6 +334,7 @@ const FORGED: [(&str, Forge, &str); 43] = [
         },
         "lease-terms",
     ),
+    ("a waiter whom all others pass", turns::passed_by_all, "turns"),
     ("an attempt that failed and was settled", |f| ended(f, AttemptState::Succeeded, AttemptState::Failed), "arms"),
     (
         "an unknown outcome of an answered call",
