@@ -122,7 +122,8 @@ pub enum Refusal {
         tenant: TenantId,
     },
     /// The user's runs of the day are taken.
-    #[error("user {user} has spawned {taken} runs of {limit} in day {day}; come back the day after")]
+    #[error("user {user} has spawned {taken} runs of {limit} in day {day}, which leave {} for one more; come back the day after",
+        limit.saturating_sub(*taken))]
     TooManyRuns {
         /// The user.
         user: UserId,
@@ -134,7 +135,8 @@ pub enum Refusal {
         taken: u32,
     },
     /// The user's dollars of the day would be passed.
-    #[error("user {user} has {limit} in day {day}: settled {settled} and live {live} leave no room for {asked}")]
+    #[error("user {user} has {limit} in day {day}: settled {settled} and live {live} leave {}, and {asked} is asked for",
+        reserve::left(*limit, *settled, *live))]
     TooDear {
         /// The user.
         user: UserId,

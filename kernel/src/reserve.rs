@@ -227,7 +227,7 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// A cap would be passed. The lowest exhausted level is named.
-    #[error("{level:?} cap {cap}: settled {settled} and live {live} leave no room for {asked}")]
+    #[error("{level:?} cap {cap}: settled {settled} and live {live} leave {}, and {asked} is asked for", left(*cap, *settled, *live))]
     OverCap {
         /// The lowest exhausted level.
         level: Level,
@@ -243,7 +243,8 @@ pub enum Refusal {
         asked: MicroUsd,
     },
     /// All of the user's slots are taken, and the request's term left no time to wait.
-    #[error("user {user} has {live} live reservations of {slots}; settle one first, or wait")]
+    #[error("user {user} has {live} live reservations of {slots}, which leave {} for one more; settle one first, or wait",
+        slots.saturating_sub(*live))]
     NoSlot {
         /// The user.
         user: UserId,
@@ -258,13 +259,15 @@ pub enum Refusal {
         /// The user.
         user: UserId,
     },
-    /// No cap is in force at a level.
-    #[error("no {level:?} cap is in force for tenant {tenant}; the owner sets it first")]
+    /// No cap is in force at a level, which is none to be had.
+    #[error("no {level:?} cap is in force for tenant {tenant}, and {asked} is asked for; the owner sets a cap first")]
     NoCap {
         /// The level.
         level: Level,
         /// The tenant asked for.
         tenant: TenantId,
+        /// What was asked for.
+        asked: MicroUsd,
     },
     /// The model has no price.
     #[error("model {model} has no price; the owner sets it first")]
@@ -275,9 +278,17 @@ pub enum Refusal {
     /// Nothing was asked for.
     #[error("a reservation sets at least one micro-USD aside")]
     Nothing,
-    /// A sum would pass the largest amount.
-    #[error("the amount is past what a ledger can count")]
-    TooMuch,
+    /// A settlement would pass the largest amount there is. A reserve is never refused for this: no cap is above that amount.
+    #[error("{account:?} holds {settled} settled, which leaves {} to be counted, and {} is to be settled",
+        left(MicroUsd::MAX, *settled, MicroUsd::ZERO), asked.map_or("more than that by itself".to_owned(), |asked| asked.to_string()))]
+    TooMuch {
+        /// The lowest account that cannot hold it.
+        account: Account,
+        /// Settled in the account.
+        settled: MicroUsd,
+        /// What the usage costs; `None` if that alone is above [`MicroUsd::MAX`].
+        asked: Option<MicroUsd>,
+    },
     /// The unit already has a live reservation, or has succeeded, or the attempt is not the next.
     #[error("unit {unit} of run {run} cannot start attempt {attempt}; the next is {next:?}")]
     WrongAttempt {
@@ -322,6 +333,11 @@ pub enum Refusal {
         /// The tenant named.
         tenant: TenantId,
     },
+}
+
+/// What `settled` and `live` leave of a limit; nothing when they are past it.
+pub(crate) fn left(limit: MicroUsd, settled: MicroUsd, live: MicroUsd) -> MicroUsd {
+    MicroUsd(limit.0.saturating_sub(settled.0).saturating_sub(live.0))
 }
 
 /// What an account holds.
@@ -565,13 +581,14 @@ fn fits_caps_counting(
     for &account in accounts {
         let level = account.level();
         let Sums { settled, live } = tables.reserve.sums(account);
-        let sum = settled.checked_add(live).and_then(|sum| sum.checked_add(asked)).ok_or(Refusal::TooMuch)?;
         if counting == Counting::AllButRun && level == Level::Run {
             continue;
         }
-        let sum = if counting == Counting::SettledOnly { MicroUsd(sum.0 - live.0) } else { sum };
-        let cap = tables.reserve.cap(account).ok_or(Refusal::NoCap { level, tenant: account.tenant() })?;
-        if sum > cap {
+        let counted = if counting == Counting::SettledOnly { MicroUsd::ZERO } else { live };
+        // Three amounts never pass what 128 bits hold, and a sum that 64 bits do not hold is above any cap.
+        let sum = [settled, counted, asked].iter().map(|amount| u128::from(amount.0)).sum::<u128>();
+        let cap = tables.reserve.cap(account).ok_or(Refusal::NoCap { level, tenant: account.tenant(), asked })?;
+        if sum > u128::from(cap.0) {
             return Err(Refusal::OverCap { level, account, cap, settled, live, asked });
         }
     }
@@ -607,11 +624,14 @@ fn settle(
     by_owner: bool,
 ) -> Result<Ruling, No> {
     let tenant = case.tenant;
-    let cost = row.price.cost(usage).ok_or(Refusal::TooMuch)?;
-    let cost = planted!(case.planted, Bug::SettleAtEstimate, cost, row.worst);
+    let cost = row.price.cost(usage);
     for account in row.accounts(tenant) {
-        tables.reserve.sums(account).settled.checked_add(cost).ok_or(Refusal::TooMuch)?;
+        let settled = tables.reserve.sums(account).settled;
+        if cost.and_then(|cost| settled.checked_add(cost)).is_none() {
+            return Err(Refusal::TooMuch { account, settled, asked: cost }.into());
+        }
     }
+    let cost = planted!(case.planted, Bug::SettleAtEstimate, cost.unwrap_or(MicroUsd::MAX), row.worst);
     let overrun = cost.checked_sub(row.worst).unwrap_or(MicroUsd::ZERO);
     let settled = Event::Settled { reservation, usage, cost, overrun, by_owner };
     let notices = slot_freed(tables, tenant, row.user);

@@ -313,29 +313,6 @@ fn a_lowered_cap_admits_nothing_new_and_rewrites_nothing() {
 }
 
 #[test]
-fn amounts_at_the_edge_of_what_can_be_counted() {
-    let most = u64::MAX;
-    let (mut house, authority) = House::with(genesis(most, most, most, most, 10), Planted::none()).running();
-    assert_eq!(house.no(Some(authority), vec![reserve(1, 1, 0)]), reserve::Refusal::Nothing.into());
-    let first = house.reserve(authority, 1, 1, most - 1);
-    let second = house.reserve(authority, 2, 1, 1);
-    assert_eq!(house.no(Some(authority), vec![reserve(3, 1, 1)]), reserve::Refusal::TooMuch.into());
-    let dear = Command::Reserve(reserve::Command::Settle {
-        reservation: first,
-        usage: kernel::money::Usage { input_tokens: most, output_tokens: most },
-    });
-    assert_eq!(house.no(Some(authority), vec![dear]), reserve::Refusal::TooMuch.into());
-    house.ok(Some(authority), vec![settle(first, most), end_attempt(1, 1, AttemptState::Succeeded)]);
-    // All that can be counted is settled and 1 is live: the sums stand apart, and nothing more is admitted.
-    assert_eq!(house.no(Some(authority), vec![reserve(3, 1, 1)]), reserve::Refusal::TooMuch.into());
-    assert_eq!(house.no(Some(authority), vec![settle(second, 1)]), reserve::Refusal::TooMuch.into());
-    let account = house.ledger.query(&Query::Account(Account::LedgerDay(0)));
-    let (settled, live, cap) = (MicroUsd(most), MicroUsd(1), Some(MicroUsd(most)));
-    assert_eq!(account, Answer::Account { settled, live, cap });
-    house.reopen(Planted::none());
-}
-
-#[test]
 fn nothing_is_admitted_without_a_cap_a_price_or_slots() {
     let (mut house, authority) = House::with(vec![cap(TENANT, Level::Unit, 100)], Planted::none()).running();
     let owner = house.acquire(Lock::Owner, 8, 1_000_000);
@@ -343,10 +320,16 @@ fn nothing_is_admitted_without_a_cap_a_price_or_slots() {
     let price = Price { input_per_mtok: 0, ..price() };
     let steps = [
         (reserve::Refusal::NoPrice { model: MODEL }, set(reserve::Command::SetPrice(price))),
-        (reserve::Refusal::NoCap { level: Level::Run, tenant: TENANT }, cap(TENANT, Level::Run, 100)),
-        (reserve::Refusal::NoCap { level: Level::UserDay, tenant: TENANT }, cap(TENANT, Level::UserDay, 100)),
         (
-            reserve::Refusal::NoCap { level: Level::LedgerDay, tenant: TenantId::LEDGER },
+            reserve::Refusal::NoCap { level: Level::Run, tenant: TENANT, asked: MicroUsd(10) },
+            cap(TENANT, Level::Run, 100),
+        ),
+        (
+            reserve::Refusal::NoCap { level: Level::UserDay, tenant: TENANT, asked: MicroUsd(10) },
+            cap(TENANT, Level::UserDay, 100),
+        ),
+        (
+            reserve::Refusal::NoCap { level: Level::LedgerDay, tenant: TenantId::LEDGER, asked: MicroUsd(10) },
             cap(TenantId::LEDGER, Level::LedgerDay, 100),
         ),
         (
@@ -502,7 +485,7 @@ fn other_names_of_the_same_thing_are_other_things() {
     let in_other = Authority { lock, executor: ExecutorId(5), fence };
     let unknown = reserve::Refusal::Unknown { reservation };
     assert_eq!(decided(house.one(asks(3, Some(in_other), release(reservation)))).unwrap_err(), unknown.into());
-    let no_cap = reserve::Refusal::NoCap { level: Level::Unit, tenant: other };
+    let no_cap = reserve::Refusal::NoCap { level: Level::Unit, tenant: other, asked: MicroUsd(10) };
     assert_eq!(decided(house.one(asks(4, Some(in_other), reserve(1, 1, 10)))).unwrap_err(), no_cap.into());
     let no_price =
         reserve::Command::Reserve { run: RUN, unit: UnitId(2), attempt: 1, model: ModelId(999), worst: MicroUsd(1) };

@@ -582,7 +582,7 @@ impl Refused {
             reserve::Refusal::NoCap { .. } => Refused::NoCap,
             reserve::Refusal::NoPrice { .. } => Refused::NoPrice,
             reserve::Refusal::Nothing => Refused::Nothing,
-            reserve::Refusal::TooMuch => Refused::TooMuch,
+            reserve::Refusal::TooMuch { .. } => Refused::TooMuch,
             reserve::Refusal::WrongAttempt { .. } => Refused::WrongAttempt,
             reserve::Refusal::Unknown { .. } => Refused::ReservationUnknown,
             reserve::Refusal::Ended { .. } => Refused::ReservationEnded,

@@ -292,7 +292,7 @@ impl Agent {
                 }
                 Refusal::Admit(admit::Refusal::Halted { .. }) => return Err(Ended::Halted(HaltReason::Owner)),
                 Refusal::Admit(_) => return Err(Ended::GivenUp),
-                Refusal::Reserve(OverCap { .. } | NoCap { .. } | NoPrice { .. } | Nothing | TooMuch) => {
+                Refusal::Reserve(OverCap { .. } | NoCap { .. } | NoPrice { .. } | Nothing | TooMuch { .. }) => {
                     return Err(Ended::GivenUp);
                 }
                 _ => return Err(Ended::Puzzled),

@@ -5,7 +5,7 @@
 //! commands that was refused only the first command is predicted: what a later one met is not recorded.
 
 use super::{
-    budget::{Begins, Budget, End, cost},
+    budget::{Begins, Budget, End},
     effects::{Effects, ends_in},
     requests::Part,
     runs::{Runs, is_end},
@@ -231,21 +231,22 @@ impl Before<'_> {
                 if let Some(phase) = phase {
                     return Some(EffectRefusal::WrongPhase { intent: reservation, phase }.into());
                 }
-                let row = self.budget.reservation(reservation)?;
-                cost(&row.price, usage).is_none().then(|| ReserveRefusal::TooMuch.into())
+                self.budget.uncountable(reservation, usage).map(No::from)
             }),
             ReserveCommand::Release { reservation } => self.by_run(reservation, request).or_else(|| {
                 let phase = self.effects.phase(reservation).filter(|phase| *phase == Phase::Dispatched)?;
                 Some(EffectRefusal::WrongPhase { intent: reservation, phase }.into())
             }),
-            ReserveCommand::Resolve { reservation, .. } => self.authority(request, Lock::Owner).or_else(|| {
+            ReserveCommand::Resolve { reservation, charged } => self.authority(request, Lock::Owner).or_else(|| {
                 let row = self.budget.reservation(reservation).filter(|row| row.tenant == request.tenant);
                 let Some(row) = row else { return Some(ReserveRefusal::Unknown { reservation }.into()) };
                 if row.ended_by.is_some() {
                     return Some(ReserveRefusal::Ended { reservation }.into());
                 }
                 let is_left = row.indeterminate || self.open(row.tenant, row.run).is_some();
-                (!is_left).then(|| ReserveRefusal::StillLive { reservation }.into())
+                let uncountable = || charged.and_then(|usage| self.budget.uncountable(reservation, usage));
+                let live = (!is_left).then_some(ReserveRefusal::StillLive { reservation });
+                live.or_else(uncountable).map(No::from)
             }),
             ReserveCommand::Reserve { .. } => None,
         }

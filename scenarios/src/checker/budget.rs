@@ -471,18 +471,28 @@ impl Budget {
     pub(super) fn over(&self, tenant: u32, of: (u64, u32), user: u32, day: u32, asked: u64) -> Option<ReserveRefusal> {
         for (level, account) in Level::ALL.into_iter().zip(accounts(tenant, of.0, of.1, user, day)) {
             let Sums { settled, live } = self.sums(account);
-            let sum = settled + live + u128::from(asked);
-            let (Ok(settled), Ok(live), true) =
-                (u64::try_from(settled), u64::try_from(live), u64::try_from(sum).is_ok())
-            else {
-                return Some(ReserveRefusal::TooMuch);
-            };
             let capped = if level == Level::LedgerDay { 0 } else { tenant };
             let Some(cap) = self.caps.get(&(capped, level)).copied() else {
-                return Some(ReserveRefusal::NoCap { level, tenant: capped });
+                return Some(ReserveRefusal::NoCap { level, tenant: capped, asked });
             };
-            if sum > u128::from(cap) {
+            if settled + live + u128::from(asked) > u128::from(cap) {
+                let narrow = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
+                let (settled, live) = (narrow(settled), narrow(live));
                 return Some(ReserveRefusal::OverCap { level, account, cap, settled, live, asked });
+            }
+        }
+        None
+    }
+
+    /// What is against settling an open reservation for `usage`: that its cost cannot be counted, the lowest account first.
+    pub(super) fn uncountable(&self, reservation: u64, usage: Usage) -> Option<ReserveRefusal> {
+        let row = self.reservation(reservation)?;
+        let asked = cost(&row.price, usage);
+        for account in accounts(row.tenant, row.run, row.unit, row.user, row.day) {
+            let Sums { settled, .. } = self.sums(account);
+            if asked.is_none_or(|cost| settled + u128::from(cost) > u128::from(u64::MAX)) {
+                let settled = u64::try_from(settled).unwrap_or(u64::MAX);
+                return Some(ReserveRefusal::TooMuch { account, settled, asked });
             }
         }
         None

@@ -307,10 +307,9 @@ pub(super) fn reserve(tables: &Tables, seq: u64, asked: &Asked, command: &reserv
     for (level, account) in Level::ALL.into_iter().zip(accounts(tenant, run, unit, user, day)) {
         let of = if level == Level::LedgerDay { TenantId::LEDGER } else { tenant };
         let sums = tables.accounts.find(account).unwrap_or_default();
-        let sum = sums.settled.checked_add(sums.live).and_then(|sum| sum.checked_add(worst.0));
-        let sum = sum.ok_or(reserve::Refusal::TooMuch)?;
-        let cap = tables.caps.find((of, level)).ok_or(reserve::Refusal::NoCap { level, tenant: of })?;
-        if sum > cap.0 {
+        let no_cap = reserve::Refusal::NoCap { level, tenant: of, asked: worst };
+        let cap = tables.caps.find((of, level)).ok_or(no_cap)?;
+        if u128::from(sums.settled) + u128::from(sums.live) + u128::from(worst.0) > u128::from(cap.0) {
             let (settled, live) = (MicroUsd(sums.settled), MicroUsd(sums.live));
             return Err(reserve::Refusal::OverCap { level, account, cap, settled, live, asked: worst }.into());
         }
@@ -389,11 +388,15 @@ fn end_reservation(
         let released = reserve::Event::Released { reservation, by_owner };
         return Ok((Outcome::Reserve(reserve::Outcome::Released), vec![Event::Reserve(released)]));
     };
-    let cost = cost_of(&row.price, usage).ok_or(reserve::Refusal::TooMuch)?;
+    let asked = cost_of(&row.price, usage);
     for account in row.accounts() {
-        let sums = tables.accounts.find(account).unwrap_or_default();
-        sums.settled.checked_add(cost).ok_or(reserve::Refusal::TooMuch)?;
+        let settled = tables.accounts.find(account).unwrap_or_default().settled;
+        if asked.is_none_or(|cost| settled > u64::MAX - cost) {
+            let (settled, asked) = (MicroUsd(settled), asked.map(MicroUsd));
+            return Err(reserve::Refusal::TooMuch { account, settled, asked }.into());
+        }
     }
+    let cost = asked.unwrap_or(u64::MAX);
     let (cost, overrun) = (MicroUsd(cost), MicroUsd(cost.saturating_sub(row.worst.0)));
     let settled = reserve::Event::Settled { reservation, usage, cost, overrun, by_owner };
     Ok((Outcome::Reserve(reserve::Outcome::Settled { cost, overrun }), vec![Event::Reserve(settled)]))

@@ -102,7 +102,7 @@ fn named(refusal: &Refusal) -> (&'static str, &'static str) {
                 V::NoCap { .. } => "no-cap",
                 V::NoPrice { .. } => "no-price",
                 V::Nothing => "nothing",
-                V::TooMuch => "too-much",
+                V::TooMuch { .. } => "too-much",
                 V::WrongAttempt { .. } => "wrong-attempt",
                 V::Unknown { .. } => "unknown",
                 V::Ended { .. } => "ended",
