@@ -11,7 +11,7 @@ use kernel::{
 };
 use scenarios::{
     capsule::Capsule,
-    cast::{self, Names},
+    cast::{Names, Places},
     fact::{FACT, Fact},
     invariant::{Sight, decode},
 };
@@ -105,12 +105,12 @@ fn names(folder: &Path) -> Names {
     match Capsule::load(&path) {
         Ok(capsule) => {
             let agents = u32::try_from(capsule.work.agents.len()).unwrap_or(u32::MAX);
-            let trespassers = capsule.scenario.sizes.trespassers;
-            Names::new(agents, trespassers, &cast::twins(&capsule.plan, agents, trespassers))
+            let places = Places { agents, ..capsule.scenario.places() };
+            Names::new(places, &places.twins(&capsule.plan))
         }
         Err(why) => {
             output::note(&format!("warning: agents are shown by their nodes' numbers, for {why}"));
-            Names::new(0, 0, &BTreeMap::new())
+            Names::new(Places::default(), &BTreeMap::new())
         }
     }
 }

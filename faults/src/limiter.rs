@@ -3,6 +3,7 @@
 //! The promises, each with the rule that keeps a plan inside it:
 //! - *The provider is outside the system, and its invoice is the oracle*: it is never killed nor cut.
 //! - *The ledger recovers from any one failure*: of kills, cuts, pauses and crash loops at a time, at most one is on for the ledger.
+//! - *The edge and the owner may be down for as long as they like*: what waits for them waits.
 //! - *The fleet makes progress*: not all agents are down at once, and a lone agent is down for at most half the phase.
 //! - *Clocks drift, within reason*: from half to double speed.
 //! - *Safety ends before heal begins*: every fault has ended when the safety phase does.
@@ -53,7 +54,7 @@ fn survivable(planned: &Planned, kept: &[Planned], ground: &Ground) -> bool {
         return false;
     }
     match takes_down(planned) {
-        None | Some("owner") => true,
+        None | Some("owner" | "edge") => true,
         Some("provider") => planned.fault.kind() == Kind::Pause,
         Some("ledger") => !kept.iter().any(|other| takes_down(other) == Some("ledger") && overlap(planned, other)),
         Some(agent) if ground.agents <= 1 => {

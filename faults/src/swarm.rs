@@ -50,6 +50,8 @@ pub struct Swarm {
 pub struct Ground {
     /// Agents in the cast; at least 1.
     pub agents: u32,
+    /// Whether there is an edge in the cast, to be struck as well.
+    pub has_edge: bool,
     /// How long the safety phase is: every fault has ended by then.
     pub lasts: Duration,
     /// Roughly how many disk operations the ledger will make: the range in which kills at an operation are drawn. 0 when its
@@ -144,7 +146,12 @@ impl Ground {
     fn target(&self, kind: Kind, stream: &mut Stream) -> Target {
         let agent = format!("agent-{}", stream.below(u64::from(self.agents.max(1))));
         let (form, side) = (stream.below(4), stream.below(4));
-        let peer = if side == 0 { "provider" } else { "ledger" }.to_owned();
+        let peer = match side {
+            0 => "provider",
+            1 if self.has_edge => "edge",
+            _ => "ledger",
+        };
+        let peer = peer.to_owned();
         match kind.family() {
             Family::Partition if kind == Kind::PartitionOneWay && form < 2 => Target::Link(peer, agent),
             Family::Partition if kind == Kind::PartitionOneWay => Target::Link(agent, peer),
@@ -160,6 +167,7 @@ impl Ground {
             Family::Process | Family::Clock => match form {
                 0 | 1 => Target::Node("ledger".to_owned()),
                 2 if side == 0 => Target::Node("owner".to_owned()),
+                2 if side == 1 && self.has_edge => Target::Node("edge".to_owned()),
                 _ => Target::Node(agent),
             },
             Family::Agent if kind == Kind::DoubleStart || form == 0 => Target::Node(agent),

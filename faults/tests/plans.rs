@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::time::Duration;
 
 fn ground(agents: u32, secs: u64) -> Ground {
-    Ground { agents, lasts: Duration::from_secs(secs), disk_operations: 20_000 }
+    Ground { agents, has_edge: false, lasts: Duration::from_secs(secs), disk_operations: 20_000 }
 }
 
 fn everything() -> Swarm {

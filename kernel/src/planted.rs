@@ -39,11 +39,13 @@ pub enum Bug {
     LeadTwice,
     /// A call that is unsafe to send twice is sent again when its outcome is not known (F6).
     UnsafeRetried,
+    /// The edge counts from one multiple of its window to the next, so that a burst across one passes twice (F23).
+    FixedWindow,
 }
 
 impl Bug {
     /// Every planted bug.
-    pub const ALL: [Bug; 17] = [
+    pub const ALL: [Bug; 18] = [
         Bug::SkipFence,
         Bug::CheckAfterCall,
         Bug::DropDedup,
@@ -61,6 +63,7 @@ impl Bug {
         Bug::LostDecided,
         Bug::LeadTwice,
         Bug::UnsafeRetried,
+        Bug::FixedWindow,
     ];
 
     /// Its name on the command line.
@@ -83,6 +86,7 @@ impl Bug {
             Bug::LostDecided => "lost-decided",
             Bug::LeadTwice => "lead-twice",
             Bug::UnsafeRetried => "unsafe-retried",
+            Bug::FixedWindow => "fixed-window",
         }
     }
 
@@ -106,6 +110,9 @@ impl Bug {
             Bug::LostDecided => "an opening forgets the decisions of the last frame",
             Bug::LeadTwice => "a question that is being asked is asked and paid for again",
             Bug::UnsafeRetried => "a call that is unsafe to send twice is sent again after a crash",
+            Bug::FixedWindow => {
+                "the edge counts anew at each multiple of its window, and a burst across one passes twice"
+            }
         }
     }
 

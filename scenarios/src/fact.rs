@@ -22,10 +22,44 @@ pub enum Answered {
     TooManyRequests,
     /// 500: nothing was charged.
     ServerError,
-    /// 402, the key's credit is exhausted: nothing was charged, and asking again is no use.
-    NoCredit,
+    /// 402, the credit of the provider's key does not cover the call: nothing was charged, and asking again is no use.
+    NoCredit {
+        /// What the key may be charged in all.
+        limit: MicroUsd,
+        /// What the call would have cost.
+        asked: MicroUsd,
+        /// What was left of the limit.
+        left: MicroUsd,
+    },
     /// Asked whether the call had landed: it had not, nothing was charged, and it never will be.
     NeverLanded,
+}
+
+/// What the edge says no for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EdgeCeiling {
+    /// The calls of a user's key.
+    Key,
+    /// The calls from an address.
+    Address,
+    /// It has been up for less than a window, and does not know what it let through before.
+    Unsure,
+}
+
+/// The edge's 429.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EdgeRefusal {
+    /// What for.
+    pub ceiling: EdgeCeiling,
+    /// Calls that may pass in any window.
+    pub limit: u32,
+    /// Calls that were to pass.
+    pub asked: u32,
+    /// What was left of the limit.
+    pub left: u32,
+    /// When to ask again, in nanoseconds from now.
+    pub again_ns: u64,
 }
 
 /// One thing that is true from now on.
@@ -147,6 +181,40 @@ pub enum Fact {
         unit: UnitId,
         /// The reservation that paid for the answer.
         source: ReservationId,
+    },
+    /// The provider is up, and no key of it may be charged more than this in all.
+    KeyCredit {
+        /// The limit of each key.
+        limit: MicroUsd,
+    },
+    /// The edge is up, with these limits.
+    EdgeUp {
+        /// Calls of one user's key that may pass in any window.
+        per_key: u32,
+        /// Calls from one address that may pass in any window.
+        per_address: u32,
+        /// The window, in nanoseconds of the edge's clock.
+        window_ns: u64,
+    },
+    /// The edge let a call pass.
+    EdgePassed {
+        /// Whose key.
+        user: UserId,
+        /// The node that it came from.
+        address: u32,
+        /// When, in nanoseconds of the edge's clock.
+        at_ns: u64,
+    },
+    /// The edge let a call not pass.
+    EdgeRefused {
+        /// Whose key.
+        user: UserId,
+        /// The node that it came from.
+        address: u32,
+        /// When, in nanoseconds of the edge's clock.
+        at_ns: u64,
+        /// With what answer.
+        refusal: EdgeRefusal,
     },
 }
 

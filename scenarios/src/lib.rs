@@ -17,6 +17,7 @@
 pub mod capsule;
 pub mod cast;
 pub mod catalogue;
+pub mod ceiling;
 pub mod checker;
 pub mod fact;
 pub mod file;

@@ -87,9 +87,6 @@ pub struct Figures {
     /// Of those, halted for the credit limit of the provider's key.
     #[serde(default)]
     pub runs_halted_by_key: u64,
-    /// Of those, incomplete after the provider had turned a call away for want of credit.
-    #[serde(default)]
-    pub runs_without_credit: u64,
     /// Median wall of a run done by one incarnation from beginning to end; `None` without any.
     pub run_wall_p50_ns: Option<u64>,
     /// 99th percentile of the same.
@@ -107,6 +104,9 @@ pub struct Figures {
     /// Decided refusals, by room and kind: `reserve.over-cap`.
     #[serde(default)]
     pub refusals: BTreeMap<String, u64>,
+    /// How often each of the seven ceilings bound, by its name; see [`crate::ceiling`].
+    #[serde(default)]
+    pub ceilings: BTreeMap<String, u64>,
     /// Reservations open at rest.
     pub reservations_open: u64,
     /// What they set aside, in micro-USD.

@@ -1,6 +1,6 @@
 //! A scenario, as its file says and as it is played: who, how many, how long, under which caps and weather.
 
-use crate::workload::Workload;
+use crate::{cast::Places, workload::Workload};
 use faults::Swarm;
 use kernel::{
     admit::Quota,
@@ -60,6 +60,27 @@ pub struct Caps {
     pub slots: u32,
 }
 
+/// What passes the edge in front of the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Edge {
+    /// Calls of one user's key in any window; 1 or more.
+    pub per_key: u32,
+    /// Calls from one address, an agent's node, in any window; 1 or more.
+    pub per_address: u32,
+    /// The window, by the edge's own clock; 1 s to 1 h.
+    #[serde(with = "humantime_serde")]
+    pub window: Duration,
+}
+
+impl Edge {
+    fn check(&self) -> Result<(), Senseless> {
+        within("edge.per_key", self.per_key, 1, MILLION)?;
+        within("edge.per_address", self.per_address, 1, MILLION)?;
+        lasts_within("edge.window", self.window, Duration::from_secs(1), Duration::from_secs(3_600))
+    }
+}
+
 /// How the provider behaves on a good day.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -74,6 +95,20 @@ pub struct Provider {
     pub speedup: u64,
     /// What a model costs; the ledger is given the same prices at its genesis.
     pub price: Price,
+    /// What each user's key may be charged in all, in micro-USD; no limit if it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_credit: Option<MicroUsd>,
+    /// What a call uses, of a hundred of what the work says: above 100 for a provider that is dearer than was reckoned with.
+    #[serde(default = "as_reckoned", skip_serializing_if = "is_as_reckoned")]
+    pub usage_percent: u32,
+}
+
+fn as_reckoned() -> u32 {
+    100
+}
+
+fn is_as_reckoned(percent: &u32) -> bool {
+    *percent == as_reckoned()
 }
 
 impl Provider {
@@ -129,6 +164,9 @@ pub struct Scenario {
     /// What each user may have of a day from the first moment; none if nothing is limited. A trace is replayed without.
     #[serde(default)]
     pub quota: Option<Quota>,
+    /// The edge that every call passes first; none if there is none.
+    #[serde(default)]
+    pub edge: Option<Edge>,
     /// The provider.
     pub provider: Provider,
     /// The ledger.
@@ -233,6 +271,8 @@ impl Provider {
         within("provider.input_token_ns", self.input_token_ns, 0, 1_000_000_000)?;
         within("provider.output_token_ns", self.output_token_ns, 0, 1_000_000_000)?;
         within("provider.speedup", self.speedup, 1, 1_000_000)?;
+        within("provider.key_credit", self.key_credit.unwrap_or_default().0, 0, MOST_CAP)?;
+        within("provider.usage_percent", self.usage_percent, 1, 1_000)?;
         within("provider.price.input_per_mtok", self.price.input_per_mtok, 0, 1_000_000_000_000)?;
         within("provider.price.output_per_mtok", self.price.output_per_mtok, 0, 1_000_000_000_000)
     }
@@ -285,6 +325,12 @@ fn check_names(field: &'static str, names: &[String], known: &[&str], home: &str
 }
 
 impl Scenario {
+    /// Where everyone of its cast is.
+    pub fn places(&self) -> Places {
+        let Sizes { agents, trespassers, .. } = self.sizes;
+        Places { agents, trespassers, has_edge: self.edge.is_some() }
+    }
+
     /// Whether every number is in its range and every name is known.
     pub fn check(&self) -> Result<(), Senseless> {
         let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -299,6 +345,14 @@ impl Scenario {
         self.caps.check()?;
         if let Some(caps) = &self.caps_on_arrivals {
             caps.check()?;
+        }
+        if let Some(edge) = &self.edge {
+            edge.check()?;
+            if self.sizes.trespassers > 0 {
+                let why =
+                    "there is an edge, and trespassers do not pass one; set it to 0, or leave [edge] out".to_owned();
+                return Err(Senseless { field: "sizes.trespassers", why });
+            }
         }
         if let Some(quota) = &self.quota {
             within("quota.micro_usd_per_day", quota.micro_usd_per_day.0, 0, MOST_CAP)?;

@@ -5,6 +5,7 @@
 //! construction is listed as such, with the reason.
 
 use crate::{
+    ceiling::{Ceiling, Met},
     fact::Fact,
     invariant::Sight,
     scenario::{Scenario, StoreKind},
@@ -44,6 +45,8 @@ pub enum Sometimes {
     Refused(Refused),
     /// A call went another way than leave and come back.
     Effect(Way),
+    /// A ceiling was the one that stopped a call, or counted against the next.
+    Bound(Ceiling),
 }
 
 /// The ways of a call.
@@ -151,7 +154,13 @@ impl Sometimes {
         let faults = Kind::ALL.into_iter().flat_map(|kind| [Sometimes::Felt(kind), Sometimes::Healed(kind)]);
         let begun = [Sometimes::BegunAtOperation, Sometimes::BegunAtEvent];
         let effects = Way::ALL.into_iter().map(Sometimes::Effect);
-        faults.chain(begun).chain(Refused::ALL.into_iter().map(Sometimes::Refused)).chain(effects).collect()
+        let bound = Ceiling::ALL.into_iter().map(Sometimes::Bound);
+        faults
+            .chain(begun)
+            .chain(Refused::ALL.into_iter().map(Sometimes::Refused))
+            .chain(effects)
+            .chain(bound)
+            .collect()
     }
 
     /// Its name, in lower case with hyphens.
@@ -163,6 +172,7 @@ impl Sometimes {
             Sometimes::BegunAtEvent => "begun-at-event".to_owned(),
             Sometimes::Refused(refused) => format!("refused-{}", refused.described().0),
             Sometimes::Effect(way) => format!("call-{}", way.described().0),
+            Sometimes::Bound(ceiling) => format!("bound-{}", ceiling.described().0),
         }
     }
 
@@ -175,6 +185,7 @@ impl Sometimes {
             Sometimes::BegunAtEvent => "a fault began at an event".to_owned(),
             Sometimes::Refused(refused) => refused.described().1.to_owned(),
             Sometimes::Effect(way) => way.described().1.to_owned(),
+            Sometimes::Bound(ceiling) => ceiling.described().1.to_owned(),
         }
     }
 
@@ -189,6 +200,7 @@ impl Sometimes {
             // One run in five of the one scenario with a disk that can lose something.
             Sometimes::Felt(Kind::PowerCut) | Sometimes::Healed(Kind::PowerCut) => Some(60),
             Sometimes::Effect(_) => Some(50),
+            Sometimes::Bound(_) => Some(20),
             Sometimes::Felt(Kind::Reorder | Kind::ReplyLost) | Sometimes::Healed(Kind::Reorder | Kind::ReplyLost) => {
                 Some(200)
             }
@@ -214,6 +226,7 @@ impl Sometimes {
                 Standing::Rare(_) | Standing::ByConstruction(_) => false,
             },
             Sometimes::Effect(way) => way.is_within(scenario),
+            Sometimes::Bound(_) => scenario.workload == workload::ceilings::WORKLOAD,
         }
     }
 
@@ -619,13 +632,15 @@ pub struct Seen {
     unsafe_ones: BTreeSet<ReservationId>,
     /// Keys that somebody waited for the answer under.
     followed: BTreeSet<(TenantId, Key)>,
+    ceilings: Met,
 }
 
 impl Seen {
     /// Nothing yet, in a run whose caps and quota these are.
     pub fn new(caps: [MicroUsd; 4], quota: Option<Quota>) -> Seen {
         let (reached, running) = (BTreeSet::new(), BTreeMap::new());
-        Seen { caps, quota, reached, running, unsafe_ones: BTreeSet::new(), followed: BTreeSet::new() }
+        let (unsafe_ones, followed, ceilings) = Default::default();
+        Seen { caps, quota, reached, running, unsafe_ones, followed, ceilings }
     }
 
     /// Takes in that a request was turned away because the server's queue was full.
@@ -652,10 +667,14 @@ impl Seen {
                     self.reached.insert(Sometimes::Refused(refused));
                 }
             }
-            Sight::Fact(fact) => self.fact(fact),
+            Sight::Fact(fact) => {
+                self.reached.extend(self.ceilings.fact(fact).map(Sometimes::Bound));
+                self.fact(fact);
+            }
             _ => {}
         }
         for record in news {
+            self.reached.extend(self.ceilings.record(record).map(Sometimes::Bound));
             match &record.event {
                 record::Event::Effect(effect::Event::Decided { outcome: Err(refusal), .. }) => self.refused(refusal),
                 _ => self.recorded(record),
@@ -756,40 +775,4 @@ impl Seen {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use kernel::{
-        admit::DepthTier,
-        id::{TenantId, UserId},
-    };
-
-    /// Any refusal over a quota was taken for the work of `quota-changed`, and a trespasser is refused over the scenario's own.
-    #[test]
-    fn a_refusal_that_the_scenarios_quota_makes_is_no_fault_felt() {
-        let (user, day, limit) = (UserId(0), 0, MicroUsd(5));
-        let quota = Quota { runs_per_day: 2, micro_usd_per_day: MicroUsd(10), depth_tier: DepthTier(3) };
-        let too_deep = |asked| admit::Refusal::TooDeep { user, deepest: DepthTier(0), asked: DepthTier(asked) };
-        let too_many = |taken| admit::Refusal::TooManyRuns { user, day, limit: 0, taken };
-        let too_dear = |asked| {
-            let (settled, live, asked) = (MicroUsd(3), MicroUsd(4), MicroUsd(asked));
-            admit::Refusal::TooDear { user, day, limit, settled, live, asked }
-        };
-        let halted = admit::Refusal::Halted { tenant: TenantId(1) };
-        for (refusal, felt) in [
-            (too_deep(3), Some(Kind::QuotaChanged)),
-            (too_deep(4), None),
-            (too_many(1), Some(Kind::QuotaChanged)),
-            (too_many(2), None),
-            (too_dear(3), Some(Kind::QuotaChanged)),
-            (too_dear(4), None),
-            (admit::Refusal::NoUsers, None),
-            (halted, Some(Kind::Halted)),
-        ] {
-            let mut seen = Seen::new([MicroUsd(0); 4], Some(quota));
-            seen.refused(&Refusal::Admit(refusal.clone()));
-            let reached = seen.reached([], false);
-            let felts: Vec<Sometimes> = reached.into_iter().filter(|one| matches!(one, Sometimes::Felt(_))).collect();
-            assert_eq!(felts, felt.map(Sometimes::Felt).into_iter().collect::<Vec<_>>(), "{refusal}");
-        }
-    }
-}
+mod tests;

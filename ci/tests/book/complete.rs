@@ -177,16 +177,22 @@ fn every_exit_code_has_its_line() {
 
 #[test]
 fn every_key_of_a_scenario_has_its_line() {
-    let scenario = scenarios::catalogue::find("fleet").expect("shipped");
-    assert!(scenario.quota.is_some() && scenario.caps_on_arrivals.is_some(), "fleet has every table there is");
-    let value: toml::Table = toml::Table::try_from(&scenario).expect("a scenario can be written");
-    let mut known = Vec::new();
-    for (key, value) in &value {
-        match value.as_table().filter(|_| key != "caps_on_arrivals") {
-            None => known.push((key.clone(), String::new())),
-            Some(table) => known.extend(table.keys().map(|inner| (format!("{key}.{inner}"), String::new()))),
+    let all = scenarios::catalogue::all();
+    let has = |table: fn(&scenarios::scenario::Scenario) -> bool| all.iter().any(table);
+    let every_table =
+        has(|one| one.quota.is_some()) && has(|one| one.caps_on_arrivals.is_some()) && has(|one| one.edge.is_some());
+    assert!(every_table, "every table there is stands in some scenario");
+    let mut keys = std::collections::BTreeSet::new();
+    for scenario in &all {
+        let written: toml::Table = toml::Table::try_from(scenario).expect("a scenario can be written");
+        for (key, value) in &written {
+            match value.as_table().filter(|_| key != "caps_on_arrivals") {
+                None => _ = keys.insert(key.clone()),
+                Some(table) => keys.extend(table.keys().map(|inner| format!("{key}.{inner}"))),
+            }
         }
     }
+    let known: Vec<(String, String)> = keys.into_iter().map(|key| (key, String::new())).collect();
     let table = list("keys");
     none(&compare(&table, &known, columns(&table)));
 }
@@ -194,7 +200,7 @@ fn every_key_of_a_scenario_has_its_line() {
 #[test]
 fn every_field_of_a_fault_is_in_its_line() {
     let swarm = Swarm { kinds: Kind::ALL.to_vec(), always: Vec::new(), most_per_kind: 3 };
-    let ground = Ground { agents: 4, lasts: Duration::from_secs(600), disk_operations: 1_000 };
+    let ground = Ground { agents: 4, has_edge: false, lasts: Duration::from_secs(600), disk_operations: 1_000 };
     let table = list("faults");
     let mut seen: BTreeMap<Kind, bool> = BTreeMap::new();
     let mut complaints = Vec::new();

@@ -46,7 +46,7 @@ const SECOND_LOOK: Duration = Duration::from_millis(100);
 /// Sees the list of agent `index` through as incarnation `incarnation` of the agent at `node`, then says that it is done.
 /// Ends if a newer incarnation is at work.
 pub(super) async fn run(world: World, casting: Rc<Casting>, index: usize, node: NodeId, incarnation: u32) {
-    let lines = Lines::open(world.clone(), casting.stage.clone(), node, incarnation);
+    let lines = Lines::open(&casting, world.clone(), node, incarnation);
     if casting.stage.done.borrow().contains(&node) {
         return pending().await; // an earlier incarnation finished; this one has nothing to do but be up
     }

@@ -1,11 +1,11 @@
 //! How a process asks the ledger, holds a lock of it by its own clock, and calls the provider.
 
 use super::{
-    LEDGER, PROVIDER, Stage, TENANT,
+    Casting, LEDGER, PROVIDER, Stage, TENANT,
     manners::{Abandoned, Manners},
-    wire::{CallAnswer, FromProvider, ToProvider, decode, encode},
+    wire::{CallAnswer, FromEdge, FromProvider, ToProvider, decode, encode},
 };
-use crate::fact::Fact;
+use crate::fact::{EdgeRefusal, Fact};
 use faults::Kind;
 use kernel::{
     client::{Asking, Client, ClientError},
@@ -54,6 +54,11 @@ pub(super) struct Lines {
     waiters: Cell<u64>,
     /// Calls transmitted so far, which tells one transmission from the next.
     sent: Cell<u64>,
+    /// Where the edge is, for those whose calls have to pass one.
+    pub(super) edge: Option<NodeId>,
+    /// Questions to the edge so far, and who waits for the answer to each.
+    questions: Cell<u64>,
+    passing: RefCell<BTreeMap<u64, oneshot::Sender<Option<EdgeRefusal>>>>,
 }
 
 /// Someone who waits for the provider's answer.
@@ -67,7 +72,8 @@ pub(super) type Said = Result<Vec<Outcome>, Refusal>;
 
 impl Lines {
     /// Opens them for a process of `of` and starts the node's receiving task.
-    pub(super) fn open(world: World, stage: Rc<Stage>, of: NodeId, incarnation: u32) -> Rc<Lines> {
+    pub(super) fn open(casting: &Casting, world: World, of: NodeId, incarnation: u32) -> Rc<Lines> {
+        let (stage, edge) = (casting.stage.clone(), casting.scenario.places().edge());
         let id = ClientId(u64::from(of.0) + 1);
         let client = Client::in_incarnation(world.clone(), LEDGER, id, incarnation, RETRY);
         let lines = Rc::new(Lines {
@@ -85,6 +91,9 @@ impl Lines {
             known: RefCell::default(),
             waiters: Cell::new(0),
             sent: Cell::new(0),
+            edge,
+            questions: Cell::new(0),
+            passing: RefCell::default(),
         });
         let receiving = lines.clone();
         lines.world.spawn(async move {
@@ -127,8 +136,23 @@ impl Lines {
                     let _gone = waiting.answer.send(message);
                 }
             }
+            from if Some(from) == self.edge => {
+                let Some(FromEdge { number, refusal }) = decode(&datagram.frame) else { return };
+                if let Some(waiting) = self.passing.borrow_mut().remove(&number) {
+                    let _gone = waiting.send(refusal);
+                }
+            }
             _ => {}
         }
+    }
+
+    /// Listens for what the edge says to the next question, which gets this number.
+    pub(super) fn listen_to_edge(self: &Rc<Self>) -> (u64, Questioned, oneshot::Receiver<Option<EdgeRefusal>>) {
+        let number = self.questions.get() + 1;
+        self.questions.set(number);
+        let (answer, answered) = oneshot::channel();
+        self.passing.borrow_mut().insert(number, answer);
+        (number, Questioned { lines: self.clone(), number }, answered)
     }
 
     /// Whether a frame says that a request was decided after it had been made again under another number.
@@ -286,6 +310,18 @@ impl Drop for Listed {
         if calls.get(&self.key).is_some_and(|waiter| waiter.number == self.number) {
             calls.remove(&self.key);
         }
+    }
+}
+
+/// Takes a question to the edge off the list of those that wait for an answer, however its future ends.
+pub(super) struct Questioned {
+    lines: Rc<Lines>,
+    number: u64,
+}
+
+impl Drop for Questioned {
+    fn drop(&mut self) {
+        self.lines.passing.borrow_mut().remove(&self.number);
     }
 }
 

@@ -247,7 +247,8 @@ impl Agent {
                 let succeeded = succeeded(stint, unit, attempt, key, answer);
                 return self.report(stint, unit, succeeded).await.err().unwrap_or(Ended::Succeeded(attempt));
             }
-            let goes_on = attempt < MOST_ATTEMPTS && answer.answered != Answered::NoCredit;
+            let no_credit = matches!(answer.answered, Answered::NoCredit { .. });
+            let goes_on = attempt < MOST_ATTEMPTS && !no_credit;
             let mut commands = self.turned_away(stint, unit, attempt, key, answer);
             is_queued = goes_on && commands.len() > 1;
             commands.extend(is_queued.then(|| queue(stint, unit, attempt + 1)));
@@ -255,14 +256,14 @@ impl Agent {
                 return ended;
             }
             if !goes_on {
-                return Ended::GivenUp;
+                return if no_credit { Ended::Halted(HaltReason::Key) } else { Ended::GivenUp };
             }
             self.back_off(attempt).await;
             attempt += 1;
         }
     }
 
-    /// Begins an attempt, unless its question was answered before. Refused for slots alone, or because another asks the same, it
+    /// Begins an attempt once it has passed the edge, unless its question was answered before. Refused for slots alone, or because another asks the same, it
     /// waits its turn; when its term ends the run is read again, and an attempt that was queued is timed out.
     async fn begin(&self, stint: &Stint, unit: &Unit, attempt: u32, is_queued: bool) -> Result<Begun, Ended> {
         use reserve::Refusal::{NoCap, NoPrice, NoSlot, Nothing, OverCap, TooMuch, WaiterExpired};
@@ -270,6 +271,7 @@ impl Agent {
         let worst = price.cost(unit.most).unwrap_or(MicroUsd::MAX).max(MicroUsd(1));
         let wait = self.casting.scenario.ledger.lease * SLOT_TERMS;
         let (run, model, effect) = (stint.item.run, price.model, effect_of(stint, unit, price.model));
+        self.lines.pass_edge(stint.item.user, &stint.hold).await.map_err(|Lost| Ended::Lost)?;
         let _asking = stint.meter.ask();
         loop {
             let begin = effect::Command::Begin { run, unit: unit.unit, attempt, effect, model, worst };
@@ -404,8 +406,8 @@ impl Agent {
         let copies = if unit.call.class == Class::Idempotent { &limits[..] } else { &limits[2..3] };
         let model = self.casting.scenario.provider.price.model;
         let Effect { content, key: idempotency, .. } = effect_of(stint, unit, model);
-        let usage = unit.usage;
-        let mut message = ToProvider::Call { key, transmission: 0, idempotency, model, content, usage };
+        let (usage, user) = (unit.usage, stint.item.user);
+        let mut message = ToProvider::Call { key, transmission: 0, idempotency, user, model, content, usage };
         let open = Some(Open { key, phase: Phase::Dispatched });
         stint.on_the_wire.borrow_mut().insert(unit.unit, Job { unit: *unit, attempt, open, is_queued: false });
         let answer = answered(self.lines.tell_provider(key, &mut message, copies, may_be_sent).await);

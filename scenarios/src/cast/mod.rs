@@ -1,9 +1,10 @@
-//! The processes: the ledger, the agents, the provider, the owner. Async code on [`sim::World`], the same in every engine.
+//! The processes: the ledger, the agents, the provider, the owner, and in some scenarios an edge before the ledger. Async code on [`sim::World`], the same in every engine.
 //!
 //! Every wait is a timer or a message. What a process must not lose is in the ledger or, for the provider, on its invoice.
 
 mod agent;
 mod asking;
+mod edge;
 mod lane;
 mod late;
 mod ledger;
@@ -167,26 +168,51 @@ pub const fn agent(index: u32) -> NodeId {
     NodeId(3 + index)
 }
 
-/// The node of the second process of each agent that the plan starts twice, by the agent's index: after everyone else's.
-pub fn twins(plan: &Plan, agents: u32, trespassers: u32) -> BTreeMap<u32, NodeId> {
-    let doubled = plan.faults.iter().filter(|planned| planned.fault == Fault::DoubleStart);
-    let named = doubled.filter_map(|planned| match &planned.target {
-        Target::Node(name) => name.strip_prefix("agent-")?.parse().ok(),
-        _ => None,
-    });
-    let indices: BTreeSet<u32> = named.filter(|index| *index < agents).collect();
-    (agents.saturating_add(trespassers)..).zip(indices).map(|(place, index)| (index, agent(place))).collect()
+/// Where everyone of a cast is: after the three first ones the agents, the trespassers, the edge if there is one, and the second
+/// processes of agents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// Agents.
+    pub agents: u32,
+    /// Trespassers.
+    pub trespassers: u32,
+    /// Whether there is an edge.
+    pub has_edge: bool,
 }
 
-/// The node that goes by `name`, among `agents` agents.
-pub fn node_named(name: &str, agents: u32) -> Option<NodeId> {
-    match name {
-        "ledger" => Some(LEDGER),
-        "provider" => Some(PROVIDER),
-        "owner" => Some(OWNER),
-        _ => {
-            let index = name.strip_prefix("agent-")?.parse().ok()?;
-            (index < agents).then(|| agent(index))
+impl Places {
+    fn after_trespassers(self) -> u32 {
+        self.agents.saturating_add(self.trespassers)
+    }
+
+    /// The edge's node.
+    pub fn edge(self) -> Option<NodeId> {
+        self.has_edge.then(|| agent(self.after_trespassers()))
+    }
+
+    /// The node of the second process of each agent that the plan starts twice, by the agent's index: after everyone else's.
+    pub fn twins(self, plan: &Plan) -> BTreeMap<u32, NodeId> {
+        let doubled = plan.faults.iter().filter(|planned| planned.fault == Fault::DoubleStart);
+        let named = doubled.filter_map(|planned| match &planned.target {
+            Target::Node(name) => name.strip_prefix("agent-")?.parse().ok(),
+            _ => None,
+        });
+        let indices: BTreeSet<u32> = named.filter(|index| *index < self.agents).collect();
+        let first = self.after_trespassers().saturating_add(u32::from(self.has_edge));
+        (first..).zip(indices).map(|(place, index)| (index, agent(place))).collect()
+    }
+
+    /// The node that goes by `name` in plans.
+    pub fn named(self, name: &str) -> Option<NodeId> {
+        match name {
+            "ledger" => Some(LEDGER),
+            "provider" => Some(PROVIDER),
+            "owner" => Some(OWNER),
+            "edge" => self.edge(),
+            _ => {
+                let index = name.strip_prefix("agent-")?.parse().ok()?;
+                (index < self.agents).then(|| agent(index))
+            }
         }
     }
 }
@@ -194,24 +220,24 @@ pub fn node_named(name: &str, agents: u32) -> Option<NodeId> {
 /// The names that the nodes of one cast go by.
 #[derive(Clone, Debug)]
 pub struct Names {
-    agents: u32,
-    trespassers: u32,
+    places: Places,
     /// The agents that have a second process, by its node.
     seconds: BTreeMap<NodeId, u32>,
 }
 
 impl Names {
-    /// Of a cast of so many, with second processes of agents at `twins`, as [`twins`] gives them.
-    pub fn new(agents: u32, trespassers: u32, twins: &BTreeMap<u32, NodeId>) -> Names {
+    /// Of a cast at these places, with second processes of agents at `twins`, as [`Places::twins`] gives them.
+    pub fn new(places: Places, twins: &BTreeMap<u32, NodeId>) -> Names {
         let seconds = twins.iter().map(|(index, at)| (*at, *index)).collect();
-        Names { agents, trespassers, seconds }
+        Names { places, seconds }
     }
 
     /// The name of a node; the director's own entries are under `director`, and one that is not in the cast has its number.
     pub fn of(&self, node: NodeId) -> String {
-        let first_trespasser = agent(0).0.saturating_add(self.agents);
-        let beyond = first_trespasser.saturating_add(self.trespassers);
+        let first_trespasser = agent(0).0.saturating_add(self.places.agents);
+        let beyond = first_trespasser.saturating_add(self.places.trespassers);
         match node {
+            node if Some(node) == self.places.edge() => "edge".to_owned(),
             LEDGER => "ledger".to_owned(),
             PROVIDER => "provider".to_owned(),
             OWNER => "owner".to_owned(),
@@ -230,7 +256,8 @@ impl Names {
 pub fn assemble(casting: Casting) -> Vec<NodeSpec> {
     let casting = Rc::new(casting);
     let (disk, agents) = (casting.scenario.disk, casting.work.agents.len());
-    let names = Names::new(agents as u32, casting.scenario.sizes.trespassers, &casting.twins);
+    let places = Places { agents: agents as u32, ..casting.scenario.places() };
+    let names = Names::new(places, &casting.twins);
     let name_of_next = |cast: &Vec<NodeSpec>| names.of(NodeId(cast.len() as u32));
     let invoice = Rc::new(provider::Invoice::default());
     let mut cast = vec![
@@ -247,6 +274,9 @@ pub fn assemble(casting: Casting) -> Vec<NodeSpec> {
     for index in 0..casting.scenario.sizes.trespassers {
         let run = move |world, casting| trespasser::run(world, casting, index);
         cast.push(node(name_of_next(&cast), DiskSpec::FLASH, &casting, run));
+    }
+    if places.has_edge {
+        cast.push(node(name_of_next(&cast), DiskSpec::FLASH, &casting, edge::run));
     }
     for (index, at) in &casting.twins {
         assert_eq!(at.0 as usize, cast.len(), "second processes come after everyone else, in their order");
@@ -284,7 +314,8 @@ mod tests {
         };
         let faults = vec![twice("agent-2"), twice("agent-0"), twice("agent-2")];
         let plan = Plan { faults, ..Plan::none() };
-        let names = Names::new(3, 2, &twins(&plan, 3, 2));
+        let places = Places { agents: 3, trespassers: 2, has_edge: false };
+        let names = Names::new(places, &places.twins(&plan));
         let named: Vec<String> = (0..11).map(|at| names.of(NodeId(at))).collect();
         let expect = [
             "ledger",
@@ -302,7 +333,12 @@ mod tests {
         assert_eq!(named, expect);
         assert_eq!(names.of(NodeId::DIRECTOR), "director");
         for name in ["ledger", "provider", "owner", "agent-0", "agent-2"] {
-            assert_eq!(node_named(name, 3).map(|node| names.of(node)).as_deref(), Some(name));
+            assert_eq!(places.named(name).map(|node| names.of(node)).as_deref(), Some(name));
         }
+        assert_eq!(places.named("edge"), None);
+        let edged = Places { has_edge: true, ..places };
+        let names = Names::new(edged, &edged.twins(&plan));
+        assert_eq!([8, 9, 10].map(|at| names.of(NodeId(at))), ["edge", "agent-0-again", "agent-2-again"]);
+        assert_eq!(edged.named("edge"), edged.edge());
     }
 }

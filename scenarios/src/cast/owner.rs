@@ -29,7 +29,7 @@ const INVOICE_LIMITS: [Duration; 3] = [Duration::from_secs(2); 3];
 
 /// Works until the node dies.
 pub(super) async fn run(world: World, casting: Rc<Casting>) {
-    let lines = Lines::open(world.clone(), casting.stage.clone(), world.node(), world.incarnation());
+    let lines = Lines::open(&casting, world.clone(), world.node(), world.incarnation());
     let owner = Owner { lines, world, casting };
     // What an earlier incarnation had seen does not count: the first glance looks.
     let (mut seen, mut looked) = (u64::MAX, Time::ZERO);

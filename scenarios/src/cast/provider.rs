@@ -9,6 +9,9 @@
 //! A request without a key is accepted, and charged, as often as it is transmitted; only a copy that the network made is known
 //! for what it is. A caller may ask whether its request landed, which closes it if it had not.
 //!
+//! Each user has a key of its own, which may have a credit limit. A call that would take what the key was charged past it is
+//! refused for good, with the limit, what it would have cost and what was left.
+//!
 //! The invoice is the provider's own database: it outlives the process.
 
 use super::{
@@ -19,7 +22,7 @@ use crate::fact::{Answered, Fact};
 use faults::Kind;
 use kernel::{
     effect::Key,
-    id::ReservationId,
+    id::{ReservationId, UserId},
     money::{MicroUsd, Usage},
 };
 use sim::{Datagram, NodeId, World};
@@ -38,6 +41,8 @@ pub(super) struct Invoice {
     accepted: RefCell<BTreeMap<Key, ReservationId>>,
     /// Transmissions of requests without a key.
     transmissions: RefCell<BTreeSet<(ReservationId, u64)>>,
+    /// What each user's key was charged.
+    charged: RefCell<BTreeMap<UserId, MicroUsd>>,
 }
 
 /// What the provider knows of one request.
@@ -58,6 +63,7 @@ struct Arrived {
     key: ReservationId,
     transmission: u64,
     idempotency: Option<Key>,
+    user: UserId,
     usage: Usage,
     body: Body,
 }
@@ -68,6 +74,8 @@ struct Luck {
     /// Taken, and heard of no more: the key stays as it was.
     hangs: bool,
     turned_away: Option<Answered>,
+    /// The key's credit is taken for exhausted, whatever its limit.
+    credit_is_gone: bool,
     reply_lost: bool,
 }
 
@@ -75,13 +83,16 @@ struct Luck {
 pub(super) async fn run(world: World, casting: Rc<Casting>, invoice: Rc<Invoice>) {
     // What an earlier incarnation was working on has no one working on it; its answer is in the database.
     invoice.lines.borrow_mut().values_mut().for_each(|line| line.waiting = None);
+    if let Some(limit) = casting.scenario.provider.key_credit {
+        Fact::KeyCredit { limit }.note(&world);
+    }
     let provider = Rc::new(Provider { world: world.clone(), casting, invoice });
     loop {
         let Datagram { from, frame, .. } = world.recv().await;
         match decode(&frame) {
-            Some(ToProvider::Call { key, transmission, idempotency, content, usage, .. }) => {
+            Some(ToProvider::Call { key, transmission, idempotency, user, content, usage, .. }) => {
                 let body = body_of(content);
-                provider.call(&Arrived { from, key, transmission, idempotency, usage, body });
+                provider.call(&Arrived { from, key, transmission, idempotency, user, usage, body });
             }
             Some(ToProvider::Close { key }) => provider.close(from, key),
             Some(ToProvider::Look { key }) => provider.look(from, key),
@@ -112,7 +123,7 @@ impl Provider {
         // A request without a key is done again by each transmission, unless it was turned away or closed.
         let again = idempotency.is_none() && before == Some(Answered::Ok);
         if before.is_none() || again {
-            let line = self.decide(call, luck.turned_away);
+            let line = self.decide(call, &luck);
             self.invoice.lines.borrow_mut().insert(key, line);
         }
         let mut lines = self.invoice.lines.borrow_mut();
@@ -141,23 +152,40 @@ impl Provider {
         }
     }
 
+    /// Why the call's key may not be charged `cost`, which is nothing for an answer given before.
+    fn no_credit(&self, user: UserId, cost: MicroUsd, is_gone: bool) -> Option<Answered> {
+        let charged = self.invoice.charged.borrow().get(&user).copied().unwrap_or_default();
+        let limit = if is_gone { Some(charged) } else { self.casting.scenario.provider.key_credit };
+        let left = limit?.checked_sub(charged).unwrap_or_default();
+        let is_covered = cost <= left && !is_gone;
+        (!is_covered).then_some(Answered::NoCredit { limit: limit?, asked: cost, left })
+    }
+
     /// Decides a request for good. A 429 or 402 is said at once; a 500 only after the time the answer would have taken.
-    fn decide(self: &Rc<Self>, call: &Arrived, turned_away: Option<Answered>) -> Line {
+    fn decide(self: &Rc<Self>, call: &Arrived, luck: &Luck) -> Line {
         let (stage, key) = (&self.casting.stage, call.key);
+        let usage = self.used(call.usage);
+        let known = call.idempotency.and_then(|key| self.invoice.accepted.borrow().get(&key).copied());
+        let cost = self.casting.scenario.provider.price.cost(usage).unwrap_or(MicroUsd::MAX);
+        let to_pay = if known.is_some() { MicroUsd::ZERO } else { cost };
+        let no_credit = self.no_credit(call.user, to_pay, luck.credit_is_gone);
+        let turned_away = match no_credit {
+            Some(_) if luck.credit_is_gone => no_credit,
+            _ => luck.turned_away.or(no_credit),
+        };
         let answered = turned_away.unwrap_or(Answered::Ok);
         match answered {
             Answered::Ok | Answered::NeverLanded => {}
             Answered::TooManyRequests => stage.felt(Kind::TooManyRequests),
             Answered::ServerError => stage.felt(Kind::ServerError),
-            Answered::NoCredit => stage.felt(Kind::CreditExhausted),
+            Answered::NoCredit { .. } if luck.credit_is_gone => stage.felt(Kind::CreditExhausted),
+            Answered::NoCredit { .. } => {}
         }
-        let usage = self.used(call.usage);
         let mut answer = CallAnswer { answered, usage: Usage::default(), body: Body::default() };
         let mut latency = latency(&self.casting, stage.provider.get().slow_factor, usage);
         if answered == Answered::Ok {
             answer.body = call.body;
-            let mut accepted = self.invoice.accepted.borrow_mut();
-            match call.idempotency.and_then(|idempotency| accepted.get(&idempotency).copied()) {
+            match known {
                 Some(of) => {
                     Fact::Replayed { key, of }.note(&self.world);
                     let done = self.invoice.lines.borrow().get(&of).is_none_or(|line| line.waiting.is_none());
@@ -165,8 +193,10 @@ impl Provider {
                 }
                 None => {
                     answer.usage = usage;
-                    accepted.extend(call.idempotency.map(|idempotency| (idempotency, key)));
-                    let cost = self.casting.scenario.provider.price.cost(usage).unwrap_or(MicroUsd::MAX);
+                    self.invoice.accepted.borrow_mut().extend(call.idempotency.map(|idempotency| (idempotency, key)));
+                    let mut charged = self.invoice.charged.borrow_mut();
+                    let sum = charged.entry(call.user).or_default();
+                    *sum = sum.checked_add(cost).unwrap_or(MicroUsd::MAX);
                     Fact::Charged { key, usage, cost }.note(&self.world);
                 }
             }
@@ -185,11 +215,11 @@ impl Provider {
         Line { answer, waiting: is_worked_on.then(Vec::new), arrivals: 0 }
     }
 
-    /// What a call uses that should use `usage`.
+    /// What a call uses of which the work says `usage`.
     fn used(&self, usage: Usage) -> Usage {
+        let usage = share(usage, self.casting.scenario.provider.usage_percent);
         let Some(percent) = self.casting.stage.provider.get().usage_percent else { return usage };
-        let share = |tokens: u64| tokens.saturating_mul(u64::from(percent)).div_ceil(100);
-        let used = Usage { input_tokens: share(usage.input_tokens), output_tokens: share(usage.output_tokens) };
+        let used = share(usage, percent);
         if used != usage {
             self.casting.stage.felt(Kind::UsageUnlike);
         }
@@ -240,14 +270,22 @@ impl Provider {
         let mut draws = self.world.stream(key.0 << 16 | u64::from(arrival));
         let (too_many, error) = (draws.chance_ppm(too_many_ppm), draws.chance_ppm(error_ppm));
         let turned_away = match (too_many, error) {
-            _ if credit_exhausted => Some(Answered::NoCredit),
             (true, _) => Some(Answered::TooManyRequests),
             (false, true) => Some(Answered::ServerError),
             (false, false) => None,
         };
         let reply_lost = draws.chance_ppm(reply_lost_ppm);
-        Luck { hangs: draws.chance_ppm(hang_ppm), turned_away, reply_lost }
+        Luck { hangs: draws.chance_ppm(hang_ppm), turned_away, credit_is_gone: credit_exhausted, reply_lost }
     }
+}
+
+/// So many of a hundred of what a call uses, rounded up.
+fn share(usage: Usage, percent: u32) -> Usage {
+    let of = |tokens: u64| match percent {
+        100 => tokens,
+        percent => tokens.saturating_mul(u64::from(percent)).div_ceil(100),
+    };
+    Usage { input_tokens: of(usage.input_tokens), output_tokens: of(usage.output_tokens) }
 }
 
 /// How long a call of `usage` takes at `slow_factor` times the usual.

@@ -377,7 +377,8 @@ impl Tour<'_> {
         Fact::CallSent { tenant: TENANT, run, unit, attempt, user, key, fence }.note(&me.world);
         let model = me.casting.scenario.provider.price.model;
         let transmission = u64::from(me.world.node().0) << 40 ^ me.world.random() >> 40;
-        let call = ToProvider::Call { key, transmission, idempotency: None, model, content: CONTENT, usage: USAGE };
+        let call =
+            ToProvider::Call { key, transmission, idempotency: None, user, model, content: CONTENT, usage: USAGE };
         me.world.send(PROVIDER, encode(&call));
         Fact::CallEnded { key, answered: None }.note(&me.world);
         me.casting.stage.leave_to_owner();

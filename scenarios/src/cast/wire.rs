@@ -3,10 +3,10 @@
 //! A request is named by its reservation. The provider gives an idempotent request one outcome for ever, so that an answer to any
 //! copy of a call, or to a predecessor's call under the same name, answers them all.
 
-use crate::fact::Answered;
+use crate::fact::{Answered, EdgeRefusal};
 use kernel::{
     effect::{Content, Key, Response},
-    id::{ModelId, ReservationId},
+    id::{ModelId, ReservationId, UserId},
     money::Usage,
 };
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,8 @@ pub enum ToProvider {
         transmission: u64,
         /// What the provider may do about another request or transmission: an idempotency key, or none.
         idempotency: Option<Key>,
+        /// Whose key of the provider it is made with, and is charged to.
+        user: UserId,
         /// Which model.
         model: ModelId,
         /// What is asked.
@@ -92,6 +94,24 @@ impl CallAnswer {
     pub fn read(raw: &Response) -> Option<CallAnswer> {
         decode(&raw.0)
     }
+}
+
+/// A question to the edge: may a call pass?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToEdge {
+    /// Whose key it comes with.
+    pub user: UserId,
+    /// Its number among the sender's incarnation's, from 1.
+    pub number: u64,
+}
+
+/// The edge's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FromEdge {
+    /// The question's number.
+    pub number: u64,
+    /// 429 with this; none if the call may pass.
+    pub refusal: Option<EdgeRefusal>,
 }
 
 /// What every message fits in, in bytes.

@@ -4,7 +4,7 @@ use super::{
     files::{Capsule, RunResult},
     findings::{Findings, Place, Rule, Status},
     story::Closing,
-    told::{Answered, DOWN, FAULT, Fact, LEDGER, Reply, Submitted, Turn},
+    told::{DOWN, FAULT, Fact, LEDGER, Reply, Submitted, Turn},
     wire::{Budgeted, Effected, Ending, Event, HaltReason, LeaseRefusal, Leased, Ran, Record, Refusal, ReserveRefusal},
 };
 use hdrhistogram::Histogram;
@@ -52,13 +52,11 @@ pub(super) struct Tally {
     runs_complete: u64,
     runs_halted_by_owner: u64,
     runs_halted_by_key: u64,
-    runs_without_credit: u64,
     over_cap: u64,
     writes_refused: u64,
     refusals: BTreeMap<String, u64>,
-    /// Open reservations: what each sets aside, its run, and whether a call left under it.
-    open: BTreeMap<u64, (u64, (u32, u64), bool)>,
-    without_credit: BTreeSet<(u32, u64)>,
+    /// Open reservations: what each sets aside, and whether a call left under it.
+    open: BTreeMap<u64, (u64, bool)>,
     sent: u64,
     charged: BTreeSet<u64>,
     calls_charged: u64,
@@ -105,9 +103,9 @@ impl Tally {
     pub(super) fn record(&mut self, record: &Record, time_ns: u64) {
         self.records += 1;
         match &record.event {
-            Event::Reserve(Budgeted::Reserved { reservation, run, worst, .. }) => {
+            Event::Reserve(Budgeted::Reserved { reservation, worst, .. }) => {
                 self.admitted += 1;
-                self.open.insert(*reservation, (*worst, (record.tenant, *run), false));
+                self.open.insert(*reservation, (*worst, false));
             }
             Event::Reserve(Budgeted::Settled { reservation, cost, .. }) => {
                 self.served += 1;
@@ -120,7 +118,7 @@ impl Tally {
             }
             Event::Lease(Leased::Granted { fence, .. }) => self.takeovers += u64::from(*fence > 1),
             Event::Run(Ran::Recalled { .. }) => self.hits += 1,
-            Event::Run(Ran::Ended { run, outcome }) => {
+            Event::Run(Ran::Ended { outcome, .. }) => {
                 self.runs_ended += 1;
                 self.runs_complete += u64::from(*outcome == Ending::Complete);
                 match outcome {
@@ -128,8 +126,6 @@ impl Tally {
                     Ending::Halted(HaltReason::Key) => self.runs_halted_by_key += 1,
                     Ending::Complete | Ending::Incomplete => {}
                 }
-                let without = self.without_credit.contains(&(record.tenant, *run));
-                self.runs_without_credit += u64::from(*outcome == Ending::Incomplete && without);
             }
             Event::Effect(Effected::Decided { outcome: Err(refusal), .. }) => {
                 *self.refusals.entry(refusal.kind()).or_default() += 1;
@@ -150,7 +146,7 @@ impl Tally {
         match *fact {
             Fact::CallSent { key, .. } => {
                 self.sent += 1;
-                let again = self.open.get_mut(&key).is_none_or(|(.., sent)| std::mem::replace(sent, true));
+                let again = self.open.get_mut(&key).is_none_or(|(_, sent)| std::mem::replace(sent, true));
                 self.resent += u64::from(again);
             }
             Fact::Charged { key, cost, .. } => {
@@ -159,9 +155,6 @@ impl Tally {
                 self.invoice = self.invoice.saturating_add(cost);
             }
             Fact::Repeated { .. } => self.repeated += 1,
-            Fact::TurnedAway { key, answered: Answered::NoCredit } => {
-                self.without_credit.extend(self.open.get(&key).map(|(_, run, _)| *run));
-            }
             Fact::RunOver { wall_ns, ledger_wait_ns, whole: true, .. } => {
                 self.walls_ns.push(wall_ns);
                 self.waits_ns = self.waits_ns.saturating_add(ledger_wait_ns);
@@ -196,6 +189,8 @@ pub(super) struct Sources<'a> {
     pub capsule: &'a Capsule,
     pub result: &'a RunResult,
     pub tally: &'a Tally,
+    /// How often each ceiling bound.
+    pub bound: &'a BTreeMap<&'static str, u64>,
     pub closing: Option<Closing>,
     pub entries: u64,
     /// Admitted reserves that passed a cap, and replies acted on that were not durable.
@@ -228,7 +223,6 @@ impl Sources<'_> {
             ("runs_complete", Ok(json!(tally.runs_complete))),
             ("runs_halted_by_owner", Ok(json!(tally.runs_halted_by_owner))),
             ("runs_halted_by_key", Ok(json!(tally.runs_halted_by_key))),
-            ("runs_without_credit", Ok(json!(tally.runs_without_credit))),
             ("run_wall_p50_ns", tally.wall(0.5).ok_or_else(|| "it needs a histogram".into())),
             ("run_wall_p99_ns", tally.wall(0.99).ok_or_else(|| "it needs a histogram".into())),
             ("calls_per_1000_s", Ok(per(tally.served, tally.last_settled_ns, 1_000_000_000_000))),
@@ -237,6 +231,7 @@ impl Sources<'_> {
             ("reserves_over_cap", Ok(json!(tally.over_cap))),
             ("reserves_waited", Ok(json!(tally.waited.len()))),
             ("refusals", Ok(json!(tally.refusals))),
+            ("ceilings", Ok(json!(self.bound))),
             ("reservations_open", Ok(json!(tally.open.len()))),
             ("open_micro_usd", Ok(json!(open))),
             ("overspends", overspends),

@@ -11,6 +11,7 @@ use std::{
     fmt::Debug,
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// The capsule format that is known.
@@ -120,9 +121,19 @@ pub(super) struct Scenario {
     pub invariants: Vec<String>,
     pub sizes: Sizes,
     pub provider: Provider,
+    pub edge: Option<Edge>,
 }
 
+/// What may pass the edge.
 #[derive(Clone, Debug, Deserialize)]
+pub(super) struct Edge {
+    pub per_key: u32,
+    pub per_address: u32,
+    #[serde(with = "humantime_serde")]
+    pub window: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Sizes {
     pub agents: u32,
     #[serde(default)]
@@ -132,6 +143,7 @@ pub(super) struct Sizes {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Provider {
     pub price: Price,
+    pub key_credit: Option<u64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -6,7 +6,7 @@
 //!
 //! - [`files`]: the four files, their digests, and whether they are of one run.
 //! - [`log`]: the log by itself; [`story`]: the history entry by entry, held against the log and folded in order.
-//! - [`budget`], [`writers`], [`turns`], [`runs`], [`effects`], [`calls`], [`requests`]: the folds;
+//! - [`budget`], [`writers`], [`turns`], [`runs`], [`effects`], [`calls`], [`ceilings`], [`requests`]: the folds;
 //!   [`answers`]: what the rules say to a command; [`commands`]: what it must have made.
 //! - [`tables`]: the tables at rest, row by row.
 //! - [`figures`]: each number of the result; [`verdict`]: what the result says came of it.
@@ -18,6 +18,7 @@
 mod answers;
 mod budget;
 mod calls;
+mod ceilings;
 mod commands;
 mod effects;
 mod figures;
@@ -111,6 +112,7 @@ pub fn check(folder: &Path) -> Result<Checked, CheckError> {
         capsule,
         result,
         tally: &story.tally,
+        bound: &story.ceilings.bound,
         closing: story.closing,
         entries: story.entries,
         overspends,

@@ -4,10 +4,11 @@ use super::{
     answers::{self, Before},
     budget::Budget,
     calls::Calls,
+    ceilings::Ceilings,
     commands,
     effects::Effects,
     figures::Tally,
-    files::Capsule,
+    files::{Capsule, Sizes},
     findings::{Findings, Place, Rule},
     log::{Log, check_content},
     requests::{Part, Requests, parts},
@@ -38,6 +39,8 @@ pub(super) struct Story<'a> {
     agents: u32,
     /// Nodes after the agents': of clients that break rules on purpose, and of second processes.
     trespassers: u32,
+    /// Nodes before those of second processes: the ledger, the provider, the owner, the agents, the trespassers and the edge.
+    others: u32,
     started_twice: u32,
     /// The capsule's list: of each run its user and its units.
     work: BTreeMap<u64, (u32, BTreeSet<u64>)>,
@@ -47,6 +50,7 @@ pub(super) struct Story<'a> {
     pub runs: Runs,
     pub effects: Effects,
     pub calls: Calls,
+    pub ceilings: Ceilings,
     pub requests: Requests,
     pub tally: Tally,
     /// The sequence after the last record told of, the chain there, and the highest ledger time.
@@ -72,10 +76,14 @@ impl<'a> Story<'a> {
             let units = &mut work.entry(item.run).or_insert_with(|| (item.user, BTreeSet::new())).1;
             units.extend(item.units.iter().map(|[unit, ..]| *unit));
         }
+        let Sizes { agents, trespassers } = capsule.scenario.sizes;
+        let edges = u32::from(capsule.scenario.edge.is_some());
+        let others = 3_u32.saturating_add(agents).saturating_add(trespassers).saturating_add(edges);
         Story {
             log,
-            agents: capsule.scenario.sizes.agents,
-            trespassers: capsule.scenario.sizes.trespassers,
+            agents,
+            trespassers,
+            others,
             started_twice: capsule.plan.started_twice(),
             work,
             budget: Budget::default(),
@@ -84,6 +92,7 @@ impl<'a> Story<'a> {
             runs: Runs::default(),
             effects: Effects::default(),
             calls: Calls::of(capsule.scenario.provider.price),
+            ceilings: Ceilings::of(capsule, others.saturating_sub(u32::from(capsule.scenario.edge.is_some()))),
             requests: Requests::default(),
             tally: Tally::default(),
             told: (0, [0; 32], 0),
@@ -137,8 +146,7 @@ impl<'a> Story<'a> {
         if self.closing.is_some() {
             found.broken(Rule::Entries, place, "it comes after the one that closes the run");
         }
-        let nodes =
-            3_u32.saturating_add(self.agents).saturating_add(self.trespassers).saturating_add(self.started_twice);
+        let nodes = self.others.saturating_add(self.started_twice);
         if node != DIRECTOR && node >= nodes {
             found.broken(Rule::Entries, place, format!("there is no node {node} in a cast of {} agents", self.agents));
         }
@@ -196,6 +204,7 @@ impl<'a> Story<'a> {
     fn fact(&mut self, sender: (u32, u32), fact: &Fact, place: Place, found: &mut Findings) {
         self.tally.fact(fact);
         self.calls.fact(sender, fact, place, found);
+        self.ceilings.fact(sender, fact, self.time_ns, place, found);
         match *fact {
             Fact::Holds { lock, executor, fence } | Fact::LetGo { lock, executor, fence } => {
                 self.writers.holds(lock, executor, fence, place, found)
@@ -382,6 +391,7 @@ impl<'a> Story<'a> {
 
     fn fold(&mut self, record: &Record, place: Place, found: &mut Findings) {
         self.tally.record(record, self.time_ns);
+        self.ceilings.tally(record);
         self.after_tally(record, place, found);
     }
 
@@ -410,6 +420,7 @@ impl<'a> Story<'a> {
         self.runs.record(record, place, found);
         self.effects.record(record, place, found);
         self.calls.record(record, place, found);
+        self.ceilings.record(record, place, found);
         self.requests.record(record, place, found);
     }
 

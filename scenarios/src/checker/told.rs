@@ -187,8 +187,24 @@ pub(super) enum Answered {
     Ok,
     TooManyRequests,
     ServerError,
-    NoCredit,
+    NoCredit { limit: u64, asked: u64, left: u64 },
     NeverLanded,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) enum EdgeCeiling {
+    Key,
+    Address,
+    Unsure,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct EdgeRefusal {
+    pub ceiling: EdgeCeiling,
+    pub limit: u32,
+    pub asked: u32,
+    pub left: u32,
+    pub again_ns: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -205,6 +221,10 @@ pub(super) enum Fact {
     Replayed { key: u64, of: u64 },
     Looked { key: u64, landed: bool },
     Misled { tenant: u32, run: u64, unit: u32, source: u64 },
+    KeyCredit { limit: u64 },
+    EdgeUp { per_key: u32, per_address: u32, window_ns: u64 },
+    EdgePassed { user: u32, address: u32, at_ns: u64 },
+    EdgeRefused { user: u32, address: u32, at_ns: u64, refusal: EdgeRefusal },
 }
 
 /// The engine's counts, as the last entry and `result.json` give them.

@@ -18,7 +18,7 @@ const UNSEEN: [(&str, &str); 6] = [
 ];
 
 /// Invariants that there are rules for, by the names that scenarios give them, and what is looked at without being named.
-const RULED: [&str; 25] = [
+const RULED: [&str; 27] = [
     "dense",
     "durable",
     "caps-hold",
@@ -39,6 +39,8 @@ const RULED: [&str; 25] = [
     "released-uncharged",
     "invoice",
     "live-calls",
+    "edge-holds",
+    "key-credit",
     "runs-end",
     "model",
     "rebuild",

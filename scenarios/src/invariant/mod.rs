@@ -7,6 +7,7 @@
 //! - [`budget`]: caps and slots, each reservation's one end, what is open.
 //! - [`effects`]: intents, memo and single-flight.
 //! - [`calls`]: what left agents and what the provider charged, against what the ledger says.
+//! - [`ceilings`]: the edge, and the credit of the provider's keys.
 //! - [`writers`]: locks, fences and lease terms.
 //! - [`log`]: sequence, hashes, durability, rebuild.
 //! - [`replies`]: one decision a request.
@@ -19,6 +20,7 @@ mod batch;
 pub mod budget;
 mod by_seq;
 pub mod calls;
+pub mod ceilings;
 pub mod effects;
 #[cfg(test)]
 pub(crate) mod history;
@@ -165,6 +167,8 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<calls::ReleasedUncharged>::default(),
         Box::<calls::Invoice>::default(),
         Box::<calls::LiveCalls>::default(),
+        Box::<ceilings::EdgeHolds>::default(),
+        Box::<ceilings::KeyCredit>::default(),
         Box::<runs::RunsEnd>::default(),
         Box::<Model>::default(),
         Box::<log::Rebuild>::default(),

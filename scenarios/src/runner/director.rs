@@ -150,7 +150,8 @@ impl Director {
     pub(super) fn new(control: Control, spec: &RunSpec, shelf: Shelf, stage: Rc<Stage>, news: Rc<News>) -> Director {
         let agents = spec.work.agents.len() as u32;
         let scenario = Rc::new(spec.scenario.clone());
-        let twins = cast::twins(&spec.plan, agents, scenario.sizes.trespassers);
+        let places = scenario.places();
+        let twins = places.twins(&spec.plan);
         let last_due = spec.work.agents.iter().flatten().flat_map(|item| &item.units).map(|unit| unit.due_ns).max();
         let until =
             if spec.work.open_loop { Duration::from_nanos(last_due.unwrap_or(0)) } else { scenario.sizes.lasts };
@@ -181,7 +182,7 @@ impl Director {
     }
 
     fn learn(&mut self, planned: &faults::Planned) {
-        let node = |name: &String| cast::node_named(name, self.agents).expect("a spec's plan is about its own cast");
+        let node = |name: &String| self.scenario.places().named(name).expect("a spec's plan is about its own cast");
         let place = match &planned.target {
             Target::All => Where::All,
             Target::Node(name) => Where::Node(node(name)),
@@ -341,7 +342,7 @@ impl Director {
         if orders > 0 || !self.stage.owner_idle.get() {
             message += &format!("; the owner is busy, with {orders} orders left");
         }
-        for node in [LEDGER, OWNER, PROVIDER] {
+        for node in [LEDGER, OWNER, PROVIDER].into_iter().chain(self.scenario.places().edge()) {
             if !self.control.is_up(node) {
                 message += &format!("; node {} is down", node.0);
             }
@@ -569,7 +570,9 @@ impl Director {
             Where::Link(one, other) => BTreeSet::from([one, other]),
             Where::All => {
                 let outside = act.fault.kind().family() == Family::Process;
-                let everyone = [LEDGER, PROVIDER, OWNER].into_iter().chain((0..self.agents).map(cast::agent));
+                let edge = self.scenario.places().edge();
+                let everyone =
+                    [LEDGER, PROVIDER, OWNER].into_iter().chain((0..self.agents).map(cast::agent)).chain(edge);
                 everyone.filter(|node| !(outside && *node == PROVIDER)).collect()
             }
         }

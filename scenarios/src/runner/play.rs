@@ -122,7 +122,7 @@ fn perform(
         open_store: shelf.opener(),
         planted: planted.clone(),
         stage: stage.clone(),
-        twins: cast::twins(&spec.plan, spec.work.agents.len() as u32, spec.scenario.sizes.trespassers),
+        twins: spec.scenario.places().twins(&spec.plan),
     });
     let config = Config {
         seed: spec.seed,

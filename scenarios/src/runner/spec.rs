@@ -2,7 +2,6 @@
 
 use super::RunSpec;
 use crate::{
-    cast::node_named,
     panicking::{Panic, caught},
     scenario::{Scenario, Senseless, StoreKind},
     workload::{
@@ -82,13 +81,16 @@ pub enum SpecError {
     Plan(#[from] PlanError),
     /// The plan is about a node that is not in the cast.
     #[error(
-        "fault {index} strikes `{name}`, which is not in the cast; its nodes are ledger, provider, owner and agent-0 to agent-{last}"
+        "fault {index} strikes `{name}`, which is not in the cast; its nodes are ledger, provider, owner{} and agent-0 to agent-{last}",
+        if *has_edge { ", edge" } else { "" }
     )]
     NotInCast {
         /// Which fault, from 1.
         index: usize,
         /// The node it names.
         name: String,
+        /// Whether the cast has an edge.
+        has_edge: bool,
         /// The last agent.
         last: u32,
     },
@@ -160,7 +162,10 @@ pub fn drawn(scenario: &Scenario, seed: u64) -> Drawn {
         StoreKind::Memory => 0,
         StoreKind::Redb => runs * OPERATIONS_PER_RUN,
     };
-    scenario.swarm.draw(seed, &Ground { agents: sizes.agents, lasts: sizes.lasts, disk_operations })
+    scenario.swarm.draw(
+        seed,
+        &Ground { agents: sizes.agents, has_edge: scenario.edge.is_some(), lasts: sizes.lasts, disk_operations },
+    )
 }
 
 /// The work that the scenario's workload draws for a seed.
@@ -223,7 +228,7 @@ impl RunSpec {
     pub fn check(&self) -> Result<(), SpecError> {
         self.scenario.check()?;
         self.plan.check()?;
-        let agents = self.scenario.sizes.agents;
+        let (agents, places) = (self.scenario.sizes.agents, self.scenario.places());
         self.work.check(agents).map_err(|why| {
             let whose = match self.arrivals {
                 Some(_) => "the arrival trace".to_owned(),
@@ -245,9 +250,14 @@ impl RunSpec {
                 Target::Node(name) => &[name],
                 Target::Link(from, to) => &[from, to],
             };
-            if let Some(name) = names.iter().find(|name| node_named(name, agents).is_none()) {
+            if let Some(name) = names.iter().find(|name| places.named(name).is_none()) {
                 let name = name.escape_debug().to_string();
-                return Err(SpecError::NotInCast { index: index + 1, name, last: agents - 1 });
+                return Err(SpecError::NotInCast {
+                    index: index + 1,
+                    name,
+                    has_edge: places.has_edge,
+                    last: agents - 1,
+                });
             }
         }
         if self.engine == Engine::Real {

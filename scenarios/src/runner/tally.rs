@@ -2,13 +2,14 @@
 
 use super::Figures;
 use crate::{
-    fact::{Answered, Fact},
+    ceiling::{Ceiling, Met},
+    fact::Fact,
     invariant::Sight,
 };
 use hdrhistogram::Histogram;
 use kernel::{
     admit, effect,
-    id::{ClientId, Fence, ReservationId, RunId, TenantId},
+    id::{ClientId, Fence, ReservationId},
     lease,
     money::MicroUsd,
     record,
@@ -132,12 +133,12 @@ pub(super) struct Tally {
     raw: Raw,
     /// The records folded so far: a frame may be seen twice, when it was made and when the ledger was opened after it.
     next_seq: u64,
-    /// Open reservations: what each sets aside, for which run, and whether a call left under it.
-    open: BTreeMap<ReservationId, (MicroUsd, (TenantId, RunId), bool)>,
+    /// Open reservations: what each sets aside, and whether a call left under it.
+    open: BTreeMap<ReservationId, (MicroUsd, bool)>,
     charged: BTreeSet<ReservationId>,
-    /// Runs that had a call turned away for want of credit.
-    without_credit: BTreeSet<(TenantId, RunId)>,
     refused: BTreeMap<(&'static str, &'static str), u64>,
+    ceilings: Met,
+    bound: BTreeMap<Ceiling, u64>,
     /// Undecided requests that waited, and whether for a slot.
     waited: BTreeSet<(ClientId, u32, u64, bool)>,
 }
@@ -159,8 +160,9 @@ impl Tally {
             next_seq: 0,
             open: BTreeMap::new(),
             charged: BTreeSet::new(),
-            without_credit: BTreeSet::new(),
             refused: BTreeMap::new(),
+            ceilings: Met::default(),
+            bound: BTreeMap::new(),
             waited: BTreeSet::new(),
         }
     }
@@ -204,11 +206,13 @@ impl Tally {
     }
 
     fn recorded(&mut self, record: &Record, time_ns: u64) {
+        let met = self.ceilings.record(record);
+        self.bound_by(met);
         let figures = &mut self.figures;
         match &record.event {
-            record::Event::Reserve(reserve::Event::Reserved { reservation, run, worst, .. }) => {
+            record::Event::Reserve(reserve::Event::Reserved { reservation, worst, .. }) => {
                 figures.reserves_admitted += 1;
-                self.open.insert(*reservation, (*worst, (record.tenant, *run), false));
+                self.open.insert(*reservation, (*worst, false));
             }
             record::Event::Reserve(reserve::Event::Settled { reservation, cost, .. }) => {
                 figures.calls_served += 1;
@@ -224,7 +228,7 @@ impl Tally {
                 figures.lease_takeovers += u64::from(*fence > Fence(1));
             }
             record::Event::Run(run::Event::Recalled { .. }) => figures.memo_hits += 1,
-            record::Event::Run(run::Event::Ended { run, outcome }) => {
+            record::Event::Run(run::Event::Ended { outcome, .. }) => {
                 figures.runs_ended += 1;
                 self.raw.runs += 1;
                 self.raw.last_ended_ns = time_ns;
@@ -234,8 +238,6 @@ impl Tally {
                     run::Ending::Halted(run::HaltReason::Key) => figures.runs_halted_by_key += 1,
                     run::Ending::Complete | run::Ending::Incomplete => {}
                 }
-                let without = self.without_credit.contains(&(record.tenant, *run));
-                figures.runs_without_credit += u64::from(*outcome == run::Ending::Incomplete && without);
             }
             record::Event::Effect(effect::Event::Decided { client, incarnation, number, outcome, .. }) => {
                 for for_slot in [false, true] {
@@ -264,18 +266,23 @@ impl Tally {
         }
     }
 
+    fn bound_by(&mut self, ceiling: Option<Ceiling>) {
+        if let Some(ceiling) = ceiling {
+            *self.bound.entry(ceiling).or_default() += 1;
+        }
+    }
+
     fn fact(&mut self, fact: &Fact) {
+        let met = self.ceilings.fact(fact);
+        self.bound_by(met);
         let figures = &mut self.figures;
         match fact {
             Fact::CallSent { key, .. } => {
                 figures.calls_sent += 1;
-                let again = self.open.get_mut(key).is_none_or(|(.., sent)| std::mem::replace(sent, true));
+                let again = self.open.get_mut(key).is_none_or(|(_, sent)| std::mem::replace(sent, true));
                 figures.calls_resent += u64::from(again);
             }
             Fact::ActedOn { seq, .. } => figures.replies_uncommitted += u64::from(*seq >= self.next_seq),
-            Fact::TurnedAway { key, answered: Answered::NoCredit } => {
-                self.without_credit.extend(self.open.get(key).map(|(_, run, _)| *run));
-            }
             Fact::Charged { key, cost, .. } => {
                 figures.calls_charged += 1;
                 figures.calls_charged_again += u64::from(!self.charged.insert(*key));
@@ -312,6 +319,7 @@ impl Tally {
             calls_per_1000_s: per(self.figures.calls_served, self.raw.last_settled_ns, 1_000 * 1_000_000_000),
             ledger_wait_ppm: per(self.raw.ledger_wait_ns, self.raw.wall_ns, 1_000_000),
             refusals: self.refused.iter().map(|((room, kind), times)| (format!("{room}.{kind}"), *times)).collect(),
+            ceilings: self.bound.iter().map(|(ceiling, times)| (ceiling.described().0.to_owned(), *times)).collect(),
             reservations_open: self.open.len() as u64,
             open_micro_usd: self.open.values().fold(0, |sum, (worst, ..)| sum.saturating_add(worst.0)),
             overspends,

@@ -4,6 +4,7 @@
 //! words whatever comes of it, so that adding an agent, a run or a unit shifts nobody else's draws.
 
 pub mod arrivals;
+pub mod ceilings;
 pub mod contention;
 pub mod day;
 pub mod edge;
@@ -37,6 +38,7 @@ pub const ALL: &[Workload] = &[
     takeover::WORKLOAD,
     stampede::WORKLOAD,
     effects::WORKLOAD,
+    ceilings::WORKLOAD,
 ];
 
 /// What agents do, as scenario files name it. Two are equal that have one name.

@@ -2,6 +2,7 @@
 //! files, and nothing makes it panic.
 #![expect(clippy::disallowed_methods, reason = "folders are tampered with on the machine's disk")]
 
+mod ceilings;
 mod forge;
 mod mangled;
 mod semantic;
