@@ -14,7 +14,7 @@ use crate::{
     effect,
     id::{RunId, TenantId, UserId},
     lease::{self, Lock, authorize},
-    money::MicroUsd,
+    money::{MicroUsd, left},
     planted,
     planted::{Bug, Planted},
     record::{self, Record},
@@ -136,7 +136,7 @@ pub enum Refusal {
     },
     /// The user's dollars of the day would be passed.
     #[error("user {user} has {limit} in day {day}: settled {settled} and live {live} leave {}, and {asked} is asked for",
-        reserve::left(*limit, *settled, *live))]
+        left(*limit, *settled, *live))]
     TooDear {
         /// The user.
         user: UserId,

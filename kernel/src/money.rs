@@ -25,6 +25,11 @@ impl MicroUsd {
     }
 }
 
+/// What `settled` and `live` leave of a limit; nothing when they are past it.
+pub(crate) fn left(limit: MicroUsd, settled: MicroUsd, live: MicroUsd) -> MicroUsd {
+    MicroUsd(limit.0.saturating_sub(settled.0).saturating_sub(live.0))
+}
+
 impl std::fmt::Display for MicroUsd {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{}.{:06} USD", self.0 / 1_000_000, self.0 % 1_000_000)

@@ -9,7 +9,7 @@ use crate::{
     effect,
     id::{ModelId, ReservationId, RunId, TenantId, UnitId, UserId},
     lease::{self, Lock, authorize},
-    money::{MicroUsd, Price, Usage},
+    money::{MicroUsd, Price, Usage, left},
     planted,
     planted::{Bug, Planted},
     record::{self, Record},
@@ -333,11 +333,6 @@ pub enum Refusal {
         /// The tenant named.
         tenant: TenantId,
     },
-}
-
-/// What `settled` and `live` leave of a limit; nothing when they are past it.
-pub(crate) fn left(limit: MicroUsd, settled: MicroUsd, live: MicroUsd) -> MicroUsd {
-    MicroUsd(limit.0.saturating_sub(settled.0).saturating_sub(live.0))
 }
 
 /// What an account holds.

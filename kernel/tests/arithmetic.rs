@@ -297,6 +297,103 @@ impl Wide {
     }
 }
 
+/// A run at the edge, and the same in wider arithmetic.
+struct Pair {
+    house: House,
+    held: Authority,
+    owner: Authority,
+    price: Price,
+    wide: Wide,
+    next: u32,
+    day: u32,
+}
+
+impl Pair {
+    fn new(caps: [u64; 4], price: Price) -> Pair {
+        let mut all = genesis(caps[0], caps[1], caps[2], caps[3], 1_000);
+        all.push(Command::Reserve(reserve::Command::SetPrice(price)));
+        let (mut house, held) = House::with(all, Planted::none()).running();
+        let owner = house.acquire(Lock::Owner, 8, MOST);
+        assert_eq!(house.acquire(LOCK, 5, MOST), held); // for as many days as there are
+        Pair { house, held, owner, price, wide: Wide { caps, ..Wide::default() }, next: 0, day: 0 }
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::NextDay => {
+                self.house.tick(DAY_NS);
+                self.day += 1;
+            }
+            Step::Cap(at, amount) => {
+                let level = Level::ALL[at];
+                let tenant = if level == Level::LedgerDay { TenantId::LEDGER } else { TENANT };
+                self.house.ok(Some(self.owner), vec![cap(tenant, level, amount)]);
+                self.wide.caps[at] = amount;
+            }
+            Step::Reserve(worst) => self.reserve(worst),
+            Step::Settle(which, input_tokens, output_tokens) => {
+                self.settle(which, Usage { input_tokens, output_tokens })
+            }
+            Step::Release(which) => {
+                let Some((name, id, accounts, worst)) = self.wide.open.get(which).copied() else { return };
+                self.wide.open.remove(which);
+                self.house.ok(Some(self.held), vec![release(id), end_attempt(name, 1, AttemptState::Failed)]);
+                for account in accounts {
+                    self.wide.sums.entry(account).or_default().1 -= u128::from(worst);
+                }
+            }
+        }
+    }
+
+    fn reserve(&mut self, worst: u64) {
+        self.next += 1;
+        let (next, day, wide) = (self.next, self.day, &mut self.wide);
+        let accounts = [unit(next), RUN_ACCOUNT, Account::UserDay(TENANT, USER, day), Account::LedgerDay(day)];
+        match (ask(&mut self.house, self.held, vec![reserve(next, 1, worst)]), wide.first_over(&accounts, worst)) {
+            (Err(refusal), _) if worst == 0 => assert_eq!(refusal, reserve::Refusal::Nothing.into()),
+            (Ok(outcomes), None) => {
+                wide.open.push((next, reserved(&outcomes), accounts, worst));
+                for account in accounts {
+                    wide.sums.entry(account).or_default().1 += u128::from(worst);
+                }
+            }
+            (Err(Refusal::Reserve(reserve::Refusal::OverCap { account, settled, live, .. })), Some(first)) => {
+                let (of_wide, sums) = (wide.sums(first), (settled.0.into(), live.0.into()));
+                assert_eq!((account, sums), (first, of_wide));
+            }
+            (said, first) => panic!("{worst}: {said:?}, and {first:?} is over"),
+        }
+    }
+
+    fn settle(&mut self, which: usize, usage: Usage) {
+        let wide = &mut self.wide;
+        let Some(&(name, id, accounts, worst)) = wide.open.get(which) else { return };
+        let cost = Wide::cost(&self.price, usage.input_tokens, usage.output_tokens);
+        let fits = |account: &Account| cost.is_some_and(|cost| wide.sums(*account).0 + cost <= MOST.into());
+        let first_full = accounts.iter().find(|account| !fits(account)).copied();
+        let ends = vec![settle_for(id, usage), end_attempt(name, 1, AttemptState::Succeeded)];
+        match (ask(&mut self.house, self.held, ends), first_full) {
+            (Ok(outcomes), None) => {
+                let cost = cost.unwrap();
+                let said: [u128; 2] = match outcomes[0] {
+                    Outcome::Reserve(reserve::Outcome::Settled { cost, overrun }) => [cost.0.into(), overrun.0.into()],
+                    _ => panic!("{outcomes:?}"),
+                };
+                assert_eq!(said, [cost, cost.saturating_sub(worst.into())]);
+                for account in accounts {
+                    let sums = wide.sums.entry(account).or_default();
+                    *sums = (sums.0 + cost, sums.1 - u128::from(worst));
+                }
+                wide.open.remove(which);
+            }
+            (Err(Refusal::Reserve(reserve::Refusal::TooMuch { account, asked, .. })), Some(first)) => {
+                assert_eq!((account, asked.map(|asked| u128::from(asked.0))), (first, cost));
+            }
+            (said, first) => panic!("{usage:?}: {said:?}, and {first:?} is full"),
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
@@ -307,88 +404,12 @@ proptest! {
         steps in prop::collection::vec(step(), 1..40),
     ) {
         let price = Price { input_per_mtok: per_mtok.0, output_per_mtok: per_mtok.1, ..price() };
-        let mut all = genesis(caps[0], caps[1], caps[2], caps[3], 1_000);
-        all.push(Command::Reserve(reserve::Command::SetPrice(price)));
-        let (mut house, held) = House::with(all, Planted::none()).running();
-        let owner = house.acquire(Lock::Owner, 8, MOST);
-        assert_eq!(house.acquire(LOCK, 5, MOST), held); // for as many days as there are
-        let mut wide = Wide { caps, ..Wide::default() };
-        let (mut next, mut day) = (0, 0);
-        for step in steps {
-            match step {
-                Step::NextDay => {
-                    house.tick(DAY_NS);
-                    day += 1;
-                }
-                Step::Cap(at, amount) => {
-                    let level = Level::ALL[at];
-                    let tenant = if level == Level::LedgerDay { TenantId::LEDGER } else { TENANT };
-                    house.ok(Some(owner), vec![cap(tenant, level, amount)]);
-                    wide.caps[at] = amount;
-                }
-                Step::Reserve(worst) => {
-                    next += 1;
-                    let ledger_day = Account::LedgerDay(day);
-                    let accounts = [unit(next), RUN_ACCOUNT, Account::UserDay(TENANT, USER, day), ledger_day];
-                    let said = ask(&mut house, held, vec![reserve(next, 1, worst)]);
-                    match (said, wide.first_over(&accounts, worst)) {
-                        (Err(refusal), _) if worst == 0 => prop_assert_eq!(refusal, reserve::Refusal::Nothing.into()),
-                        (Ok(outcomes), None) => {
-                            wide.open.push((next, reserved(&outcomes), accounts, worst));
-                            for account in accounts {
-                                wide.sums.entry(account).or_default().1 += u128::from(worst);
-                            }
-                        }
-                        (Err(Refusal::Reserve(reserve::Refusal::OverCap { account, settled, live, .. })), Some(first)) => {
-                            let (of_wide, sums) = (wide.sums(first), (settled.0.into(), live.0.into()));
-                            prop_assert_eq!((account, sums), (first, of_wide));
-                        }
-                        (said, first) => prop_assert!(false, "{worst}: {said:?}, and {first:?} is over"),
-                    }
-                }
-                Step::Settle(which, input_tokens, output_tokens) => {
-                    let Some(&(name, id, accounts, worst)) = wide.open.get(which) else { continue };
-                    let cost = Wide::cost(&price, input_tokens, output_tokens);
-                    let fits = |account: &Account| cost.is_some_and(|cost| wide.sums(*account).0 + cost <= MOST.into());
-                    let first_full = accounts.iter().find(|account| !fits(account)).copied();
-                    let usage = Usage { input_tokens, output_tokens };
-                    let ends = vec![settle_for(id, usage), end_attempt(name, 1, AttemptState::Succeeded)];
-                    match (ask(&mut house, held, ends), first_full) {
-                        (Ok(outcomes), None) => {
-                            let cost = cost.unwrap();
-                            let overrun = cost.saturating_sub(worst.into());
-                            let [cost_said, overrun_said] = match outcomes[0] {
-                                Outcome::Reserve(reserve::Outcome::Settled { cost, overrun }) => [cost.0, overrun.0],
-                                _ => panic!("{outcomes:?}"),
-                            };
-                            prop_assert_eq!((cost_said.into(), overrun_said.into()), (cost, overrun));
-                            for account in accounts {
-                                let sums = wide.sums.entry(account).or_default();
-                                *sums = (sums.0 + cost, sums.1 - u128::from(worst));
-                            }
-                            wide.open.remove(which);
-                        }
-                        (Err(Refusal::Reserve(reserve::Refusal::TooMuch { account, asked, .. })), Some(first)) => {
-                            let asked = asked.map(|asked| u128::from(asked.0));
-                            prop_assert_eq!((account, asked), (first, cost));
-                        }
-                        (said, first) => prop_assert!(false, "{usage:?}: {said:?}, and {first:?} is full"),
-                    }
-                }
-                Step::Release(which) => {
-                    let Some((name, id, accounts, worst)) = wide.open.get(which).copied() else { continue };
-                    wide.open.remove(which);
-                    house.ok(Some(held), vec![release(id), end_attempt(name, 1, AttemptState::Failed)]);
-                    for account in accounts {
-                        wide.sums.entry(account).or_default().1 -= u128::from(worst);
-                    }
-                }
-            }
-        }
-        for (of, (settled, live)) in &wide.sums {
-            let (said_settled, said_live) = account(&house, *of);
+        let mut pair = Pair::new(caps, price);
+        steps.into_iter().for_each(|step| pair.take(step));
+        for (of, (settled, live)) in &pair.wide.sums {
+            let (said_settled, said_live) = account(&pair.house, *of);
             prop_assert_eq!((u128::from(said_settled), u128::from(said_live)), (*settled, *live));
         }
-        house.reopen(Planted::none());
+        pair.house.reopen(Planted::none());
     }
 }
