@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use faults::Plan;
 use kernel::planted::Bug;
 use scenarios::{
+    caps::CapsFile,
     catalogue, file,
     runner::{Choices, PlanChoice, SpecError},
     scenario::StoreKind,
@@ -35,6 +36,9 @@ pub struct Shared {
     /// How long agents begin new runs, such as 10m, in virtual time [default: the scenario's].
     #[arg(long = "for", value_name = "TIME", value_parser = lasts)]
     pub lasts: Option<Duration>,
+    /// A file of caps, quotas and limits in place of the scenario's, and of changes that the owner makes while runs are live.
+    #[arg(long, value_name = "FILE")]
+    pub caps: Option<PathBuf>,
     /// Where the ledger keeps its frames [default: the scenario's].
     #[arg(long, value_enum, value_name = "STORE")]
     pub store: Option<StoreName>,
@@ -98,7 +102,7 @@ pub enum PlanName {
 }
 
 impl Shared {
-    /// The choices as the runner takes them. Reads the plan's file.
+    /// The choices as the runner takes them. Reads the plan's file and the caps'.
     pub fn resolve(&self, on_arrivals: bool) -> Result<Choices, Failure> {
         let unsaid = if on_arrivals || self.engine == EngineName::Real { PlanName::None } else { PlanName::Swarm };
         let plan = match self.plan.as_ref().unwrap_or(&unsaid) {
@@ -106,7 +110,9 @@ impl Shared {
             PlanName::None => PlanChoice::None,
             PlanName::File(path) => PlanChoice::Given(read_plan(path).map_err(Failure::Input)?),
         };
+        let caps = self.caps.as_deref().map(CapsFile::load).transpose().map_err(Failure::input)?;
         Ok(Choices {
+            caps,
             agents: self.agents,
             agents_per_user: self.agents_per_user,
             lasts: self.lasts,
@@ -130,10 +136,12 @@ impl Shared {
     pub fn refused(&self, error: SpecError) -> Failure {
         let is_of_plan =
             matches!(error, SpecError::NotInCast { .. } | SpecError::Plan(_) | SpecError::RealFaults { .. });
+        let is_of_caps = matches!(error, SpecError::Caps(_));
         let error = anyhow::Error::new(error);
-        Failure::Input(match self.plan_file().filter(|_| is_of_plan) {
-            Some(path) => error.context(format!("the plan {}", path.display())),
-            None => error,
+        Failure::Input(match (self.plan_file().filter(|_| is_of_plan), self.caps.as_ref().filter(|_| is_of_caps)) {
+            (Some(path), _) => error.context(format!("the plan {}", path.display())),
+            (None, Some(path)) => error.context(format!("the caps file {}", path.display())),
+            (None, None) => error,
         })
     }
 
@@ -149,6 +157,9 @@ impl Shared {
         }
         if let Some(lasts) = self.lasts {
             flag("--for", humantime::format_duration(lasts).to_string().replace(' ', ""));
+        }
+        if let Some(caps) = &self.caps {
+            flag("--caps", caps.display().to_string());
         }
         if let Some(store) = self.store.and_then(|store| store.to_possible_value()) {
             flag("--store", store.get_name().to_owned());

@@ -72,7 +72,12 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
         must_be_free(folder).map_err(Failure::Input)?;
     }
     if let Some(path) = &args.save_plan {
-        let read = [Some(PathBuf::from(&args.scenario)), args.arrivals.clone(), args.shared.plan_file().cloned()];
+        let read = [
+            Some(PathBuf::from(&args.scenario)),
+            args.arrivals.clone(),
+            args.shared.plan_file().cloned(),
+            args.shared.caps.clone(),
+        ];
         inputs::must_not_be("--save-plan", path, read.into_iter().flatten()).map_err(Failure::Input)?;
         inputs::must_be_a_plan_or_nothing("--save-plan", path).map_err(Failure::Input)?;
     }

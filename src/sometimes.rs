@@ -37,8 +37,8 @@ impl Reached {
 }
 
 fn is_as_scenarios_say(shared: &Shared) -> bool {
-    let Shared { agents, agents_per_user, lasts, store, engine, plan, bugs } = shared;
-    let sizes = agents.is_none() && agents_per_user.is_none() && lasts.is_none() && store.is_none();
+    let Shared { agents, agents_per_user, lasts, store, engine, plan, bugs, caps } = shared;
+    let sizes = agents.is_none() && agents_per_user.is_none() && lasts.is_none() && store.is_none() && caps.is_none();
     sizes && *engine == EngineName::Native && plan.is_none() && bugs.is_empty()
 }
 

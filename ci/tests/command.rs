@@ -149,6 +149,31 @@ fn files_that_make_no_sense_are_refused_with_where_and_why() {
     ] {
         refuses(&[("plan.toml", text)], "run fleet --plan plan.toml --out out", 2, &[says]);
     }
+    for (text, says) in [
+        ("", "caps.toml is not a caps file"),
+        ("format = 3", "caps format 3, and this build reads format 1"),
+        ("format = 1\n[caps]\nrum = 5", "line 3, column 1"),
+        ("format = 1\n[caps]\nslots = 0", "0 is out of range; it is 1 to 1000000"),
+        ("format = 1\n[edge]\nper_key = 5", "edge.per_address"),
+        ("format = 1\n[[change]]\nat = \"1s\"\nlevel = \"unti\"\nto = 5", "unknown variant `unti`"),
+    ] {
+        refuses(&[("caps.toml", text)], "run stampede --caps caps.toml --out out", 2, &["caps.toml", says]);
+        refuses(&[("caps.toml", text)], "gate stampede --caps caps.toml", 2, &["caps.toml", says]);
+    }
+    refuses(&[], "run fleet --caps nowhere.toml", 2, &["the caps file nowhere.toml cannot be read"]);
+}
+
+/// Caps from a file are in the capsule, so that it plays the same without the file.
+#[test]
+fn caps_from_a_file_bind_and_are_kept_with_the_run() {
+    let folder = folder_with(&[("caps.toml", "format = 1\n[caps]\nuser_day = 30_000_000\n")]);
+    let said = shakedown(folder.path(), "run contention --plan none --caps caps.toml --out out --format json");
+    assert_eq!((said.exit, &said.json()["figures"]["reserves_admitted"]), (0, &3.into()), "{}", said.err);
+    fs::remove_file(folder.path().join("caps.toml")).expect("it was there");
+    let capsule = fs::read_to_string(folder.path().join("out/capsule.toml")).expect("a capsule");
+    assert!(capsule.contains("user_day = 30000000"), "{capsule}");
+    let again = shakedown(folder.path(), "repro out/capsule.toml");
+    assert_eq!(again.exit, 0, "{}{}", again.out, again.err);
 }
 
 #[test]

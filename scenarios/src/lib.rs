@@ -2,7 +2,8 @@
 //!
 //! - [`cast`]: the processes, async code on [`sim::World`], the same in every engine: ledger, agents, provider, owner.
 //! - [`workload`]: what each agent is to do, as an explicit list; drawn from a seed or read from an arrival trace.
-//! - [`scenario`] and [`catalogue`]: a scenario as a file, its caps, prices, sizes, swarm and bounds.
+//! - [`scenario`] and [`catalogue`]: a scenario as a file, its caps, prices, sizes, swarm and bounds; [`caps`]: caps as a file.
+//! - [`ceiling`]: the seven ceilings of a paid call, and which of them bound.
 //! - [`fact`] and [`invariant`]: what the omniscient observer saw, and what must hold of it; [`model`] is the independent
 //!   reference that predicts budgets and leases after each commit.
 //! - [`runner`]: one run from a [`runner::RunSpec`] to its verdict; [`capsule`]: a run as a file that plays it again;
@@ -14,6 +15,7 @@
 //! What is deliberately not here: no rule of the ledger (those are in `kernel`), no fault mechanism (`sim`) and no drawing of
 //! plans (`faults`), no threads, and no printing. Invariants read facts and the ledger's log, never kernel memory.
 
+pub mod caps;
 pub mod capsule;
 pub mod cast;
 pub mod catalogue;

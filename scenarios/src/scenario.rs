@@ -3,8 +3,9 @@
 use crate::{cast::Places, workload::Workload};
 use faults::Swarm;
 use kernel::{
-    admit::Quota,
+    admit::{DepthTier, Quota},
     money::{MicroUsd, Price, Usage},
+    reserve::Level,
 };
 use serde::{Deserialize, Serialize};
 use sim::{DiskSpec, LinkWeather};
@@ -121,6 +122,145 @@ impl Provider {
     }
 }
 
+/// What the owner can set while runs are live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Setting {
+    /// `caps.unit`.
+    Unit,
+    /// `caps.run`.
+    Run,
+    /// `caps.user_day`.
+    UserDay,
+    /// `caps.ledger_day_per_user`.
+    LedgerDayPerUser,
+    /// `caps.slots`.
+    Slots,
+    /// `quota.runs_per_day`.
+    RunsPerDay,
+    /// `quota.micro_usd_per_day`.
+    MicroUsdPerDay,
+    /// `quota.depth_tier`.
+    DepthTier,
+}
+
+impl Setting {
+    /// The most it may be set to.
+    fn most(self) -> u64 {
+        match self {
+            Setting::Unit | Setting::Run | Setting::UserDay | Setting::LedgerDayPerUser | Setting::MicroUsdPerDay => {
+                MOST_CAP
+            }
+            Setting::Slots => MILLION.into(),
+            Setting::RunsPerDay => u32::MAX.into(),
+            Setting::DepthTier => u8::MAX.into(),
+        }
+    }
+
+    fn is_of_quota(self) -> bool {
+        matches!(self, Setting::RunsPerDay | Setting::MicroUsdPerDay | Setting::DepthTier)
+    }
+}
+
+/// A change that the owner makes while runs are live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "WrittenChange")]
+pub struct Change {
+    /// When the owner is told, from the run's beginning in true time. What is due when the phase is over is not made.
+    #[serde(with = "humantime_serde")]
+    pub at: Duration,
+    /// What it sets.
+    pub level: Setting,
+    /// To what: micro-USD, or a number.
+    pub to: u64,
+}
+
+/// A change as a file has it: its range is looked at where its place is known.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenChange {
+    #[serde(with = "humantime_serde")]
+    at: Duration,
+    level: Setting,
+    to: u64,
+}
+
+impl TryFrom<WrittenChange> for Change {
+    type Error = Senseless;
+
+    fn try_from(written: WrittenChange) -> Result<Change, Senseless> {
+        let WrittenChange { at, level, to } = written;
+        let change = Change { at, level, to };
+        change.check().map(|()| change)
+    }
+}
+
+impl Change {
+    fn check(&self) -> Result<(), Senseless> {
+        lasts_within("change.at", self.at, Duration::ZERO, Duration::from_secs(3_600_000))?;
+        within("change.to", self.to, 0, self.level.most())
+    }
+}
+
+/// What the owner can set, as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The caps.
+    pub caps: Caps,
+    /// The quota of each user.
+    pub quota: Option<Quota>,
+}
+
+impl Settings {
+    /// Makes a change; one of a quota where there is none is not made.
+    pub fn make(&mut self, change: &Change) {
+        let Settings { caps, quota } = self;
+        let amount = MicroUsd(change.to);
+        match (change.level, quota) {
+            (Setting::Unit, _) => caps.unit = amount,
+            (Setting::Run, _) => caps.run = amount,
+            (Setting::UserDay, _) => caps.user_day = amount,
+            (Setting::LedgerDayPerUser, _) => caps.ledger_day_per_user = amount,
+            (Setting::Slots, _) => caps.slots = u32::try_from(change.to).unwrap_or(u32::MAX),
+            (Setting::RunsPerDay, Some(quota)) => quota.runs_per_day = u32::try_from(change.to).unwrap_or(u32::MAX),
+            (Setting::MicroUsdPerDay, Some(quota)) => quota.micro_usd_per_day = amount,
+            (Setting::DepthTier, Some(quota)) => {
+                quota.depth_tier = DepthTier(u8::try_from(change.to).unwrap_or(u8::MAX));
+            }
+            (Setting::RunsPerDay | Setting::MicroUsdPerDay | Setting::DepthTier, None) => {}
+        }
+    }
+
+    /// The cap of a level. The ledger-wide one scales with the users there are.
+    pub fn cap(&self, level: Level, users: u32) -> MicroUsd {
+        let Caps { unit, run, user_day, ledger_day_per_user, .. } = self.caps;
+        match level {
+            Level::Unit => unit,
+            Level::Run => run,
+            Level::UserDay => user_day,
+            Level::LedgerDay => MicroUsd(ledger_day_per_user.0.saturating_mul(u64::from(users))),
+        }
+    }
+
+    /// Of each cap and each limit of the quota the lower one.
+    fn lower(self, other: &Settings) -> Settings {
+        let (caps, theirs) = (self.caps, &other.caps);
+        let caps = Caps {
+            unit: caps.unit.min(theirs.unit),
+            run: caps.run.min(theirs.run),
+            user_day: caps.user_day.min(theirs.user_day),
+            ledger_day_per_user: caps.ledger_day_per_user.min(theirs.ledger_day_per_user),
+            slots: caps.slots.min(theirs.slots),
+        };
+        let quota = self.quota.zip(other.quota).map(|(one, other)| Quota {
+            runs_per_day: one.runs_per_day.min(other.runs_per_day),
+            micro_usd_per_day: one.micro_usd_per_day.min(other.micro_usd_per_day),
+            depth_tier: one.depth_tier.min(other.depth_tier),
+        });
+        Settings { caps, quota }
+    }
+}
+
 /// How the ledger is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -167,6 +307,9 @@ pub struct Scenario {
     /// The edge that every call passes first; none if there is none.
     #[serde(default)]
     pub edge: Option<Edge>,
+    /// What the owner changes while runs are live, in this order at equal times.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub change: Vec<Change>,
     /// The provider.
     pub provider: Provider,
     /// The ledger.
@@ -227,10 +370,10 @@ fn spoken(time: Duration) -> String {
 }
 
 /// A hundred million dollars: caps above it are taken for a slip, and sums over every user stay within what a ledger counts.
-const MOST_CAP: u64 = 100_000_000_000_000;
+pub(crate) const MOST_CAP: u64 = 100_000_000_000_000;
 const HOUR_NS: u64 = 3_600_000_000_000;
 const MINUTE_NS: u64 = 60_000_000_000;
-const MILLION: u32 = 1_000_000;
+pub(crate) const MILLION: u32 = 1_000_000;
 
 impl Sizes {
     /// Users there are: each has `agents_per_user` agents, the last one perhaps fewer.
@@ -331,6 +474,22 @@ impl Scenario {
         Places { agents, trespassers, has_edge: self.edge.is_some() }
     }
 
+    /// What the owner can set, as it is from the first moment.
+    pub fn settings(&self) -> Settings {
+        Settings { caps: self.caps.clone(), quota: self.quota }
+    }
+
+    /// Of each of them the lowest that the scenario ever has.
+    pub fn lowest_settings(&self) -> Settings {
+        let mut now = self.settings();
+        let mut changes: Vec<&Change> = self.change.iter().collect();
+        changes.sort_by_key(|change| change.at);
+        changes.into_iter().fold(now.clone(), |lowest, change| {
+            now.make(change);
+            lowest.lower(&now)
+        })
+    }
+
     /// Whether every number is in its range and every name is known.
     pub fn check(&self) -> Result<(), Senseless> {
         let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -356,6 +515,13 @@ impl Scenario {
         }
         if let Some(quota) = &self.quota {
             within("quota.micro_usd_per_day", quota.micro_usd_per_day.0, 0, MOST_CAP)?;
+        }
+        for change in &self.change {
+            change.check()?;
+            if change.level.is_of_quota() && self.quota.is_none() {
+                let why = "it changes a quota, and there is none; add [quota], or leave the change out".to_owned();
+                return Err(Senseless { field: "change.level", why });
+            }
         }
         self.provider.check()?;
         self.ledger.check()?;

@@ -621,9 +621,9 @@ fn is_within(quota: Quota, refusal: &admit::Refusal) -> bool {
 /// What a run reached that the observer can see: a fold over the history. Effects of faults come from where they are made.
 #[derive(Debug)]
 pub struct Seen {
-    /// The caps that the scenario sets, by level.
+    /// The lowest caps that the scenario ever sets, by level.
     caps: [MicroUsd; 4],
-    /// The quota that it sets, of each user.
+    /// The lowest quota that it ever sets, of each user.
     quota: Option<Quota>,
     reached: BTreeSet<Sometimes>,
     /// Attempts that run, the fence each began under, and whether its call left.

@@ -66,8 +66,10 @@ pub enum Order {
     Cap(Level, MicroUsd),
     /// Set the halt switch.
     Halt(bool),
-    /// Bring the quotas to this share, of a hundred, of what the scenario sets.
-    Quota(u32),
+    /// Put a quota in force for every user.
+    Quota(Quota),
+    /// Let each user have so many live reservations.
+    Slots(u32),
 }
 
 /// What the director and the cast share in one process; the cast reads, the director writes, and agents report that they are done.

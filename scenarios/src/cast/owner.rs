@@ -8,10 +8,9 @@ use super::{
     wire::{FromProvider, ToProvider},
 };
 use kernel::{
-    admit::{self, DepthTier, Quota, Switch},
+    admit::{self, Switch},
     id::{ReservationId, TenantId},
     lease::{self, Lock},
-    money::MicroUsd,
     request::{Answer, Command, Query},
     reserve::{self, Level},
 };
@@ -80,31 +79,10 @@ impl Owner {
         false
     }
 
-    /// The setting that an order comes to; none if there is nothing to set.
-    fn carried_out(&self, order: Order) -> Option<Command> {
-        let tenant = TENANT;
-        match order {
-            Order::Cap(level, cap) => {
-                let tenant = if level == Level::LedgerDay { TenantId::LEDGER } else { TENANT };
-                Some(Command::Reserve(reserve::Command::SetCap { tenant, level, cap }))
-            }
-            Order::Halt(halted) => {
-                let switch = if halted { Switch::Halted } else { Switch::Open };
-                Some(Command::Admit(admit::Command::SetHalt { tenant, switch }))
-            }
-            Order::Quota(percent) => {
-                let quota = Some(share(self.casting.quota()?, percent));
-                Some(Command::Admit(admit::Command::SetQuota { tenant, user: None, quota }))
-            }
-        }
-    }
-
     async fn work(&self, hold: &Hold, unresolved: Vec<ReservationId>) -> Result<(), Lost> {
         loop {
             let Some(order) = self.casting.stage.orders.borrow().front().copied() else { break };
-            if let Some(set) = self.carried_out(order) {
-                let _decided = hold.ask_while_held(vec![set]).await?;
-            }
+            let _decided = hold.ask_while_held(vec![setting(order)]).await?;
             self.casting.stage.orders.borrow_mut().pop_front();
         }
         for reservation in unresolved {
@@ -119,12 +97,19 @@ impl Owner {
     }
 }
 
-/// So many of a hundred of a quota, each of its limits rounded down.
-fn share(quota: Quota, percent: u32) -> Quota {
-    let of = |whole: u64| (u128::from(whole) * u128::from(percent) / 100) as u64;
-    Quota {
-        runs_per_day: of(quota.runs_per_day.into()) as u32,
-        micro_usd_per_day: MicroUsd(of(quota.micro_usd_per_day.0)),
-        depth_tier: DepthTier(of(quota.depth_tier.0.into()) as u8),
+/// The setting that an order comes to.
+fn setting(order: Order) -> Command {
+    let tenant = TENANT;
+    match order {
+        Order::Cap(level, cap) => {
+            let tenant = if level == Level::LedgerDay { TenantId::LEDGER } else { TENANT };
+            Command::Reserve(reserve::Command::SetCap { tenant, level, cap })
+        }
+        Order::Slots(slots) => Command::Reserve(reserve::Command::SetSlots { tenant, slots }),
+        Order::Halt(halted) => {
+            let switch = if halted { Switch::Halted } else { Switch::Open };
+            Command::Admit(admit::Command::SetHalt { tenant, switch })
+        }
+        Order::Quota(quota) => Command::Admit(admit::Command::SetQuota { tenant, user: None, quota: Some(quota) }),
     }
 }

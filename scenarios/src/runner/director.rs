@@ -12,11 +12,11 @@ use super::{
 use crate::{
     cast::{self, LEDGER, Manners, OWNER, Order, PROVIDER, Stage},
     invariant::Broken,
-    scenario::{Caps, Scenario},
+    scenario::{Scenario, Settings},
     sometimes::Sometimes,
 };
 use faults::{At, Family, Fault, Happening, Kind, Target};
-use kernel::{money::MicroUsd, planted::Bug, reserve::Level};
+use kernel::{admit::Quota, money::MicroUsd, planted::Bug, reserve::Level};
 use sim::{Control, Engine, NodeId, Reach, Time};
 use std::{
     cell::{Cell, RefCell},
@@ -98,6 +98,7 @@ enum Step {
     End(usize),
     Swing(usize),
     Revive(NodeId),
+    Change(usize),
 }
 
 /// A fault with what it was aimed at, and whether it is on.
@@ -142,8 +143,19 @@ pub(super) struct Director {
     written: u64,
     /// Kills at disk operations still to come, in order: (operation, act).
     operations: VecDeque<(u64, usize)>,
-    /// The caps the owner was last ordered to set, whether to halt, and the quotas of a hundred.
-    ordered: ([MicroUsd; 4], bool, u32),
+    /// What the scenario has set by now.
+    set: Settings,
+    /// What the owner was last ordered to set.
+    ordered: Ordered,
+}
+
+/// What the owner can be ordered to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ordered {
+    caps: [MicroUsd; Level::ALL.len()],
+    slots: u32,
+    halted: bool,
+    quota: Option<Quota>,
 }
 
 impl Director {
@@ -155,6 +167,8 @@ impl Director {
         let last_due = spec.work.agents.iter().flatten().flat_map(|item| &item.units).map(|unit| unit.due_ns).max();
         let until =
             if spec.work.open_loop { Duration::from_nanos(last_due.unwrap_or(0)) } else { scenario.sizes.lasts };
+        // A trace is replayed without quotas; see `Casting::quota`.
+        let set = Settings { quota: scenario.quota.filter(|_| !spec.work.open_loop), ..scenario.settings() };
         let mut director = Director {
             control,
             shelf,
@@ -171,9 +185,18 @@ impl Director {
             script: BTreeMap::new(),
             written: 0,
             operations: VecDeque::new(),
-            ordered: (Level::ALL.map(|level| cap_set(&scenario, level)), false, 100),
+            ordered: Ordered {
+                caps: Level::ALL.map(|level| set.cap(level, scenario.sizes.users())),
+                slots: set.caps.slots,
+                halted: false,
+                quota: set.quota,
+            },
+            set,
             scenario,
         };
+        for (number, change) in spec.scenario.change.iter().enumerate() {
+            director.write(Time::ZERO.plus(change.at), Step::Change(number));
+        }
         for planned in &spec.plan.faults {
             director.learn(planned);
         }
@@ -360,6 +383,10 @@ impl Director {
                 Step::End(act) => self.end(act),
                 Step::Swing(act) => self.swing(act, now),
                 Step::Revive(node) => self.expect(self.control.restart(node)),
+                Step::Change(number) => {
+                    self.set.make(&self.scenario.change[number]);
+                    self.order_owner();
+                }
             }
         }
     }
@@ -659,24 +686,23 @@ impl Director {
         is_second || (by_itself && self.stage.starts.is_twice(node))
     }
 
-    /// Orders the owner to set each cap, the switch and the quotas that are not as they should be now.
+    /// Orders the owner to set each cap, the slots, the switch and the quota that are not as they should be now.
     fn order_owner(&mut self) {
-        let mut orders = Vec::new();
-        for (index, level) in Level::ALL.into_iter().enumerate() {
-            let cap = weather::cap(level, cap_set(&self.scenario, level), self.on().map(|act| &act.fault));
-            if std::mem::replace(&mut self.ordered.0[index], cap) != cap {
-                orders.push(Order::Cap(level, cap));
-            }
-        }
-        let halted = self.on().any(|act| act.fault == Fault::Halted);
-        if std::mem::replace(&mut self.ordered.1, halted) != halted {
-            orders.push(Order::Halt(halted));
-        }
-        let percent = weather::quota_percent(self.on().map(|act| &act.fault));
-        if std::mem::replace(&mut self.ordered.2, percent) != percent {
-            orders.push(Order::Quota(percent));
-        }
-        self.stage.orders.borrow_mut().extend(orders);
+        let users = self.scenario.sizes.users();
+        let faults = || self.on().map(|act| &act.fault);
+        let now = Ordered {
+            caps: Level::ALL.map(|level| weather::cap(level, self.set.cap(level, users), faults())),
+            slots: self.set.caps.slots,
+            halted: faults().any(|fault| *fault == Fault::Halted),
+            quota: self.set.quota.map(|quota| weather::quota(quota, faults())),
+        };
+        let before = std::mem::replace(&mut self.ordered, now);
+        let mut orders = self.stage.orders.borrow_mut();
+        let caps = Level::ALL.into_iter().zip(before.caps.into_iter().zip(now.caps));
+        orders.extend(caps.filter(|(_, (old, new))| old != new).map(|(level, (_, cap))| Order::Cap(level, cap)));
+        orders.extend((before.slots != now.slots).then_some(Order::Slots(now.slots)));
+        orders.extend((before.halted != now.halted).then_some(Order::Halt(now.halted)));
+        orders.extend(now.quota.filter(|_| before.quota != now.quota).map(Order::Quota));
     }
 
     fn reach(&self, number: usize) -> Reach {
@@ -712,15 +738,4 @@ impl Director {
 /// How long a node of a crash loop stays down each time.
 fn rest_within(every: Duration) -> Duration {
     (every / 2).min(REVIVED_AFTER)
-}
-
-/// The cap the scenario sets at a level. The ledger-wide one scales with the users there are.
-pub(super) fn cap_set(scenario: &Scenario, level: Level) -> MicroUsd {
-    let Caps { unit, run, user_day, ledger_day_per_user, .. } = scenario.caps;
-    match level {
-        Level::Unit => unit,
-        Level::Run => run,
-        Level::UserDay => user_day,
-        Level::LedgerDay => MicroUsd(ledger_day_per_user.0 * u64::from(scenario.sizes.users())),
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Run, RunReport, RunSpec, Verdict,
-    director::{Course, Director, News, cap_set},
+    director::{Course, Director, News},
     observe::Observed,
     rest::{Found, Shelf},
     spec::SpecError,
@@ -60,7 +60,9 @@ fn timed(spec: &RunSpec) -> Result<Run, EngineError> {
 fn judged(spec: &RunSpec) -> Result<Run, EngineError> {
     let planted = Planted::these(&spec.bugs);
     let watch = Watch::these(&spec.scenario.invariants).expect("a checked scenario names known invariants");
-    let seen = Seen::new(Level::ALL.map(|level| cap_set(&spec.scenario, level)), spec.scenario.quota);
+    let lowest = spec.scenario.lowest_settings();
+    let users = spec.scenario.sizes.users();
+    let seen = Seen::new(Level::ALL.map(|level| lowest.cap(level, users)), lowest.quota);
     let observed = Rc::new(Observed::new(watch, seen));
     let news = Rc::new(News::default());
     let performed = match caught(|| perform(spec, &planted, &observed, &news)) {

@@ -2,6 +2,7 @@
 
 use super::RunSpec;
 use crate::{
+    caps::CapsFile,
     panicking::{Panic, caught},
     scenario::{Scenario, Senseless, StoreKind},
     workload::{
@@ -34,6 +35,8 @@ pub struct Choices {
     pub agents_per_user: Option<u32>,
     /// How long, if not the scenario's.
     pub lasts: Option<Duration>,
+    /// Caps, quotas, limits and changes that take the place of the scenario's.
+    pub caps: Option<CapsFile>,
     /// The store, if not the scenario's.
     pub store: Option<StoreKind>,
     /// The engine.
@@ -58,6 +61,7 @@ impl Default for Choices {
             agents: None,
             agents_per_user: None,
             lasts: None,
+            caps: None,
             store: None,
             engine: Engine::Native,
             plan: PlanChoice::Swarm,
@@ -76,6 +80,9 @@ pub enum SpecError {
     /// A number is out of range.
     #[error(transparent)]
     Senseless(#[from] Senseless),
+    /// The caps that take the place of the scenario's do not fit it.
+    #[error(transparent)]
+    Caps(Senseless),
     /// The plan makes no sense by itself.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -188,6 +195,13 @@ pub fn spec(scenario: &Scenario, seed: u64, choices: &Choices) -> Result<RunSpec
     if choices.arrivals.is_some() {
         scenario.caps =
             scenario.caps_on_arrivals.clone().ok_or_else(|| SpecError::NoTrace { scenario: scenario.name.clone() })?;
+    }
+    if let Some(caps) = &choices.caps {
+        caps.apply(&mut scenario).map_err(SpecError::Caps)?;
+        scenario.check().map_err(SpecError::Caps)?;
+    }
+    if choices.arrivals.is_some() {
+        scenario.caps_on_arrivals = Some(scenario.caps.clone());
     }
     scenario.check()?;
     let plan = match &choices.plan {

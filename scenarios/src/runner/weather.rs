@@ -3,7 +3,11 @@
 
 use crate::cast::{Manners, ProviderWeather};
 use faults::Fault;
-use kernel::{money::MicroUsd, reserve::Level};
+use kernel::{
+    admit::{DepthTier, Quota},
+    money::MicroUsd,
+    reserve::Level,
+};
 use sim::{LinkWeather, NodeId, Reach};
 use std::{collections::BTreeSet, time::Duration};
 
@@ -115,13 +119,19 @@ pub(super) fn manners<'a>(on: impl Iterator<Item = &'a Fault>) -> Manners {
     })
 }
 
-/// The quotas in force, of a hundred of what the scenario sets: the lowest wins.
-pub(super) fn quota_percent<'a>(on: impl Iterator<Item = &'a Fault>) -> u32 {
+/// The quota in force of which the scenario sets `quota`: the lowest wins, each of its limits rounded down.
+pub(super) fn quota<'a>(quota: Quota, on: impl Iterator<Item = &'a Fault>) -> Quota {
     let lowered = on.filter_map(|fault| match fault {
         Fault::QuotaChanged { percent } => Some(*percent),
         _ => None,
     });
-    lowered.min().unwrap_or(100)
+    let percent = lowered.min().unwrap_or(100);
+    let of = |whole: u64| (u128::from(whole) * u128::from(percent) / 100) as u64;
+    Quota {
+        runs_per_day: of(quota.runs_per_day.into()) as u32,
+        micro_usd_per_day: MicroUsd(of(quota.micro_usd_per_day.0)),
+        depth_tier: DepthTier(of(quota.depth_tier.0.into()) as u8),
+    }
 }
 
 /// The cap of a level under all faults that are on: the lowest wins.

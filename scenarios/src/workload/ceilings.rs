@@ -1,7 +1,7 @@
 //! The seven ceilings: agents of whom each is stopped by another one, and a burst at the edge across the boundary of its window.
 //!
-//! The first twelve agents have a user each and one ceiling to meet; all others are one user's, and each asks for six small calls,
-//! three just before the edge's clock reads a minute and three just after it (kong#10559: a limiter that counts from one minute
+//! The first twelve agents have a user each and one ceiling to meet; all others are one user's, and each asks for four small calls,
+//! two just before the edge's clock reads a minute and two just after it (kong#10559: a limiter that counts from one minute
 //! to the next lets both through). With the numbers of `catalogue/ceilings.toml`, where calls cost a micro-USD a token and use half
 //! as much again as the work says:
 //!
@@ -11,7 +11,7 @@
 //! | 1 | runs of two calls of 9,000 | the credit of its key: 100,000 |
 //! | 2 | runs of eleven calls | quota: the depth tier |
 //! | 3 | eight runs over the whole phase | quota: runs a day, once the owner has lowered them |
-//! | 4 | runs of 9,000 over the whole phase | quota: dollars a day, once the owner has lowered them |
+//! | 4 | 27,000 in two runs, and 9,000 more late | quota: dollars a day, once the owner has lowered them to 30,000 |
 //! | 5 | a call every two seconds | a halt, whenever there is one |
 //! | 6, 7 | the same four questions, the second agent later | the memo: the second pays for none |
 //! | 8 | runs of four calls that set 9,000 aside each | reserve: the run's cap of 30,000 |
@@ -45,7 +45,7 @@ const SINGLED_OUT: u32 = 12;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// Calls of one agent on each side of the boundary, and how long before and after it they are due.
-const BURST: u32 = 3;
+const BURST: u32 = 2;
 const BEFORE_NS: u64 = 59_300_000_000;
 const AFTER_NS: u64 = 60_050_000_000;
 const SPREAD_NS: u64 = 500_000_000;
@@ -77,7 +77,10 @@ fn list(index: u32, seed: u64) -> Vec<Item> {
         1 => runs(8, &|_| stages(2, call(6_000, 9_000))),
         2 => runs(2, &|_| vec![call(10, 20); 11]),
         3 => runs(8, &|nth| vec![due(18 * nth, call(10, 20))]),
-        4 => runs(8, &|nth| vec![due(18 * nth, call(6_000, 9_000))]),
+        4 => runs(2, &|nth| {
+            let late = Unit { stage: 1, ..due(105 * nth, call(6_000, 9_000)) };
+            vec![call(6_000, 9_000), late]
+        }),
         5 => runs(8, &|nth| (0..9).map(|at| Unit { stage: at, ..due(18 * nth + 2 * at, call(10, 20)) }).collect()),
         6 | 7 => runs(4, &|nth| {
             let shared = Some(nth);

@@ -1,0 +1,85 @@
+//! The seven ceilings on a calm day: what each stops is known to the call, and the owner's changes are made when they are due.
+
+use kernel::{
+    admit,
+    id::TenantId,
+    record::Event,
+    reserve::{self, Level},
+};
+use scenarios::{
+    catalogue,
+    runner::{Choices, PlanChoice, Run, Verdict, play, spec},
+    scenario::{Change, Setting},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+fn calm(changes: Option<Vec<Change>>) -> Run {
+    let mut scenario = catalogue::find("ceilings").expect("shipped");
+    if let Some(changes) = changes {
+        scenario.change = changes;
+    }
+    let choices = Choices { plan: PlanChoice::None, ..Choices::default() };
+    let run = play(&spec(&scenario, 1, &choices).expect("a spec")).expect("playable");
+    assert_eq!((run.report.verdict, &run.report.broken), (Verdict::Pass, &None));
+    run
+}
+
+/// Without faults there is no halt, and everything else is as the workload's table says. Of 800 calls across the minute six
+/// hundred pass, the others come again when the first have left the window; the address is stopped in its fourteenth run of nine.
+#[test]
+fn each_ceiling_binds_for_whom_the_workload_says() {
+    let run = calm(None);
+    let figures = &run.report.figures;
+    let expect = [("key-credit", 3), ("memo", 4), ("settle", 3)];
+    let bound = |ceiling: &str| figures.ceilings.get(ceiling).copied().unwrap_or(0);
+    for (ceiling, times) in expect {
+        assert_eq!(bound(ceiling), times, "{ceiling}: {:?}", figures.ceilings);
+    }
+    assert!(bound("edge") >= 200 + 6, "{:?}", figures.ceilings);
+    assert!(bound("quota") >= 6 && bound("reserve") >= 5, "{:?}", figures.ceilings);
+    assert_eq!(figures.runs_halted_by_key, 3, "{:?}", figures.ceilings);
+    for refused in ["admit.too-deep", "admit.too-many-runs", "admit.too-dear", "reserve.over-cap"] {
+        assert!(figures.refusals.contains_key(refused), "{:?}", figures.refusals);
+    }
+}
+
+/// What the owner set after the genesis, with the second of ledger time.
+fn set(run: &Run) -> Vec<(u64, String)> {
+    let told = |event: &Event| match *event {
+        Event::Reserve(reserve::Event::CapSet { tenant, level, cap }) => Some(format!("{level:?} {tenant} {}", cap.0)),
+        Event::Reserve(reserve::Event::SlotsSet { slots, .. }) => Some(format!("slots {slots}")),
+        Event::Admit(admit::Event::QuotaSet { quota: Some(quota), .. }) => {
+            Some(format!("quota {} {} {}", quota.runs_per_day, quota.micro_usd_per_day.0, quota.depth_tier.0))
+        }
+        _ => None,
+    };
+    let records = run.log.records().filter(|record| record.time.0 > 0);
+    records.filter_map(|record| Some((record.time.0 / 1_000_000_000, told(&record.event)?))).collect()
+}
+
+#[test]
+fn the_owner_makes_the_changes_of_the_scenario_when_they_are_due() {
+    let change = |at, level, to| Change { at: Duration::from_secs(at), level, to };
+    let run = calm(Some(vec![
+        change(20, Setting::Unit, 1),
+        change(10, Setting::LedgerDayPerUser, 2_000_000),
+        change(30, Setting::RunsPerDay, 3),
+        change(30, Setting::DepthTier, 1),
+        change(40, Setting::Slots, 77),
+        change(100_000, Setting::Run, 5), // the phase is over by then
+    ]));
+    let ledger = TenantId::LEDGER;
+    let due = [
+        (10, format!("{:?} {ledger} {}", Level::LedgerDay, 12_000_000)), // of six shares
+        (20, "Unit 1 1".to_owned()),
+        (30, "quota 3 10000000 1".to_owned()),
+        (40, "slots 77".to_owned()),
+    ];
+    let set = set(&run);
+    let told: BTreeMap<&str, u64> = set.iter().map(|(at, what)| (what.as_str(), *at)).collect();
+    for (at, what) in &due {
+        let when = told.get(what.as_str()).unwrap_or_else(|| panic!("{what} is not set: {set:?}"));
+        assert!((*at..*at + 3).contains(when), "{what} is due at {at} s and set at {when} s");
+    }
+    assert!(!told.contains_key("Run 1 5"), "{set:?}");
+}
