@@ -83,3 +83,24 @@ fn the_owner_makes_the_changes_of_the_scenario_when_they_are_due() {
     }
     assert!(!told.contains_key("Run 1 5"), "{set:?}");
 }
+
+/// A fault takes its share of what is set by the time it begins, and what is set while it is on is restored when it ends.
+#[test]
+fn a_lowered_cap_is_a_share_of_what_the_owner_has_set_by_then() {
+    let mut scenario = catalogue::find("ceilings").expect("shipped");
+    let change = |at, level, to| Change { at: Duration::from_secs(at), level, to };
+    scenario.change = vec![change(10, Setting::Run, 40_000), change(35, Setting::Run, 60_000)];
+    let plan = "format = 1\n[[faults]]\nat = { time = \"20s\" }\nfault = { cap-lowered = { level = \"run\", percent = 50 } }\n\
+                target = \"all\"\nfor = \"30s\"\n";
+    let plan = PlanChoice::Given(faults::Plan::from_toml(plan).expect("a plan"));
+    let choices = Choices { agents: Some(12), plan, ..Choices::default() };
+    let run = play(&spec(&scenario, 1, &choices).expect("a spec")).expect("playable");
+    assert_eq!((run.report.verdict, &run.report.broken), (Verdict::Pass, &None));
+    let set = set(&run);
+    let caps: Vec<(u64, &str)> = set.iter().map(|(at, what)| (*at, what.as_str())).collect();
+    let expect = [(10, "Run 1 40000"), (20, "Run 1 20000"), (35, "Run 1 30000"), (50, "Run 1 60000")];
+    assert_eq!(caps.iter().map(|(_, what)| *what).collect::<Vec<_>>(), expect.map(|(_, what)| what));
+    for ((at, _), (due, what)) in caps.iter().zip(expect) {
+        assert!((due..due + 3).contains(at), "{what} is due at {due} s and set at {at} s");
+    }
+}
