@@ -291,6 +291,11 @@ fn works_on(scenario: &Scenario) -> bool {
     !contends(scenario)
 }
 
+/// Whether an agent that is started again is likely to have something on its way: not one of two hundred.
+fn restarts_agents(scenario: &Scenario) -> bool {
+    works_on(scenario) && scenario.workload != workload::ceilings::WORKLOAD
+}
+
 fn researches(scenario: &Scenario) -> bool {
     scenario.workload == workload::research::WORKLOAD
 }
@@ -495,7 +500,7 @@ impl Refused {
             Refused::OverUnitCap => required(USUAL_RUNS, lowers_caps),
             Refused::OverLedgerDayCap => required(200, lowers_caps),
             Refused::ReservationEnded | Refused::RunEnded => required(USUAL_RUNS, reports_again),
-            Refused::Stale => required(USUAL_RUNS, works_on),
+            Refused::Stale => required(USUAL_RUNS, restarts_agents),
             Refused::Forgotten => required(200, researches),
             Refused::Busy => required(USUAL_RUNS, is_short_of_queue),
             Refused::NoUsers

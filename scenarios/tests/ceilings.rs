@@ -104,3 +104,26 @@ fn a_lowered_cap_is_a_share_of_what_the_owner_has_set_by_then() {
         assert!((due..due + 3).contains(at), "{what} is due at {due} s and set at {at} s");
     }
 }
+
+/// Seeds 1011 and 2068 of `ceilings`: a lane that had heard that its key has no credit was dropped before it had told the run.
+/// The report was made all the same, the run was read again, and its failed attempt was followed by another call. What is heard
+/// is kept where a dropped lane cannot take it along, and the run ends halted, whichever await the lane is dropped at.
+#[test]
+fn who_heard_that_there_is_no_credit_calls_no_more_wherever_its_lane_is_dropped() {
+    let mut scenario = catalogue::find("ceilings").expect("shipped");
+    scenario.provider.key_credit = Some(kernel::money::MicroUsd(20_000)); // the second run's first call is refused
+    scenario.change.clear();
+    let mut halted = 0;
+    for nth in 1..=90 {
+        let plan = format!(
+            "format = 1\n[[faults]]\nat = {{ event = {{ what = \"turned-away\", nth = 1 }} }}\nfault = {{ cancel = {{ nth = {nth} }} }}\n\
+             target = {{ node = \"agent-1\" }}\nfor = \"1s\"\n"
+        );
+        let plan = PlanChoice::Given(faults::Plan::from_toml(&plan).expect("a plan"));
+        let choices = Choices { agents: Some(2), lasts: Some(Duration::from_secs(20)), plan, ..Choices::default() };
+        let report = play(&spec(&scenario, 1, &choices).expect("a spec")).expect("playable").report;
+        assert_eq!((report.verdict, &report.broken), (Verdict::Pass, &None), "dropped at await {nth}");
+        halted += u64::from(report.figures.runs_halted_by_key > 0);
+    }
+    assert_eq!(halted, 90);
+}

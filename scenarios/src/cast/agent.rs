@@ -26,7 +26,7 @@ use kernel::{
 };
 use sim::{NodeId, Task, Time, World};
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
     future::{Future, pending, poll_fn},
     pin::pin,
@@ -89,8 +89,9 @@ struct Memory {
     calls: u32,
     /// Whether everything done so far was done here, under one grant.
     whole: bool,
-    /// What stopped it, if it is to end halted: it begins no further unit.
-    halted: Option<HaltReason>,
+    /// What stopped it, if it is to end halted: it begins no further unit. Its lanes say so here as they hear of it, for a lane may
+    /// be dropped before it says anything else.
+    halted: Rc<Cell<Option<HaltReason>>>,
     /// Whether it asked for the run's end, perhaps without learning the answer.
     asked_end: bool,
     /// Rounds in a row that did not go by the book.
@@ -170,7 +171,7 @@ impl Agent {
             given_up: BTreeSet::new(),
             calls: 0,
             whole: !item.stands_by && self.lines.incarnation == 0,
-            halted: None,
+            halted: Rc::default(),
             asked_end: false,
             odd_rounds: 0,
         };
@@ -288,7 +289,8 @@ impl Agent {
         let (news, mut newspaper) = mpsc::unbounded_channel();
         let (item, hold, meter, unheard) = (item.clone(), hold.clone(), memory.meter.clone(), RefCell::default());
         let on_the_wire = RefCell::default();
-        let stint = Rc::new(Stint { item, hold, meter, news, unheard, on_the_wire });
+        let halted = memory.halted.clone();
+        let stint = Rc::new(Stint { item, hold, meter, news, unheard, on_the_wire, halted });
         let keeping = stint.clone();
         let keeper = self.world.spawn(async move {
             keeping.hold.clone().keep().await;
@@ -400,7 +402,7 @@ impl Agent {
                     }
                 }
                 Some(News::Halted(reason)) => {
-                    memory.halted.get_or_insert(reason);
+                    memory.halted.set(memory.halted.get().or(Some(reason)));
                     round.begin_no_more();
                 }
                 Some(News::Lost) | None => {
@@ -437,8 +439,8 @@ fn known_of(units: &[kernel::request::UnitStanding]) -> Known {
 /// earliest stage that has work left; then the end. In an open loop every unit has its turn. In a run that
 /// is stopped only what is still running has.
 fn next(item: &Item, known: &Known, memory: &Memory, open_loop: bool) -> Next {
-    let Memory { given_up, halted, .. } = memory;
-    let (mut jobs, mut failed) = (Vec::new(), false);
+    let (given_up, halted) = (&memory.given_up, memory.halted.get());
+    let (mut jobs, mut failed, mut is_left) = (Vec::new(), false, false);
     let mut stages: Vec<u32> = item.units.iter().map(|unit| unit.stage).collect();
     stages.sort_unstable();
     stages.dedup();
@@ -449,16 +451,17 @@ fn next(item: &Item, known: &Known, memory: &Memory, open_loop: bool) -> Next {
         for unit in of_stage() {
             match job(unit, known.get(&unit.unit), given_up) {
                 Some(job) if may_begin || job.open.is_some() => jobs.push(job),
-                Some(_) | None => {}
+                Some(_) => is_left = true,
+                None => {}
             }
         }
     }
     if !jobs.is_empty() {
         return Next::Work(jobs);
     }
-    Next::End(match (failed, *halted) {
-        (true, Some(reason)) => Ending::Halted(reason),
-        (true, None) => Ending::Incomplete,
+    Next::End(match (failed, halted) {
+        (_, Some(reason)) if failed || is_left => Ending::Halted(reason),
+        (true, _) => Ending::Incomplete,
         (false, _) => Ending::Complete,
     })
 }

@@ -60,6 +60,8 @@ pub(super) struct Stint {
     pub(super) unheard: RefCell<BTreeMap<UnitId, Vec<Command>>>,
     /// Calls that were sent and whose answer no lane has.
     pub(super) on_the_wire: RefCell<BTreeMap<UnitId, Job>>,
+    /// What a lane heard that is to end the run halted.
+    pub(super) halted: Rc<Cell<Option<HaltReason>>>,
 }
 
 /// What whoever sees a run through is told.
@@ -248,6 +250,9 @@ impl Agent {
                 return self.report(stint, unit, succeeded).await.err().unwrap_or(Ended::Succeeded(attempt));
             }
             let no_credit = matches!(answer.answered, Answered::NoCredit { .. });
+            if no_credit {
+                stint.halted.set(stint.halted.get().or(Some(HaltReason::Key)));
+            }
             let goes_on = attempt < MOST_ATTEMPTS && !no_credit;
             let mut commands = self.turned_away(stint, unit, attempt, key, answer);
             is_queued = goes_on && commands.len() > 1;
