@@ -1,7 +1,7 @@
 //! The two ceilings outside the kernel, counted again from what was seen: the edge's calls in any window, and what each key of
 //! the provider was charged.
 
-use super::{Invariant, Moment, Saw, lookup::Lookup};
+use super::{Invariant, Moment, Saw, by_seq::BySeq, lookup::Lookup};
 use crate::fact::{Answered, EdgeCeiling, EdgeRefusal, Fact};
 use kernel::{
     id::{ReservationId, RunId, TenantId, UnitId, UserId},
@@ -177,7 +177,7 @@ pub struct KeyCredit {
     limit: Option<MicroUsd>,
     charged: Lookup<UserId, u128>,
     /// Of each call that left: whose, and which.
-    calls: Lookup<ReservationId, Call>,
+    calls: BySeq<Call>,
     /// Calls that were refused, so that a copy's answer is not judged by what was charged since.
     refused: Lookup<ReservationId, ()>,
     /// Runs that had a call refused.
@@ -209,7 +209,7 @@ impl KeyCredit {
                 self.calls.insert(key, Call { user, tenant, run, unit });
             }
             Fact::Charged { key, cost, .. } => {
-                let Some(call) = self.calls.get(&key) else { return Ok(()) };
+                let Some(call) = self.calls.find(key) else { return Ok(()) };
                 let (user, sum) = (call.user, self.charged.row(call.user));
                 *sum += u128::from(cost.0);
                 if let Some(limit) = self.limit.filter(|limit| *sum > u128::from(limit.0)) {
@@ -217,7 +217,7 @@ impl KeyCredit {
                 }
             }
             Fact::TurnedAway { key, answered: Answered::NoCredit { limit, asked, left } } => {
-                let Some(&Call { user, tenant, run, .. }) = self.calls.get(&key) else { return Ok(()) };
+                let Some(&Call { user, tenant, run, .. }) = self.calls.find(key) else { return Ok(()) };
                 self.runs.insert((tenant, run), ());
                 if self.refused.insert(key, ()).is_some() {
                     return Ok(());
@@ -234,7 +234,7 @@ impl KeyCredit {
                 }
             }
             Fact::CallEnded { key, answered: Some(Answered::NoCredit { .. }) } => {
-                if let Some(call) = self.calls.get(&key) {
+                if let Some(call) = self.calls.find(key) {
                     self.heard.insert((node, incarnation, call.run, call.unit), key);
                 }
             }

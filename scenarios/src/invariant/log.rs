@@ -148,8 +148,9 @@ impl Invariant for Dense {
 pub struct Durable {
     next_seq: u64,
     chain: Hash,
-    /// The beginning of each announced record's content hash, by sequence: enough to name the first that differs.
-    contents: Vec<u64>,
+    /// The beginning of each announced record's content hash, by sequence: enough to name the first that differs. That none does
+    /// is the chain's to say.
+    contents: Vec<u32>,
     scratch: Vec<u8>,
 }
 
@@ -159,9 +160,9 @@ impl Default for Durable {
     }
 }
 
-/// The first eight bytes of a hash.
-fn beginning(hash: &Hash) -> u64 {
-    hash[..8].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+/// The first four bytes of a hash.
+fn beginning(hash: &Hash) -> u32 {
+    hash[..4].iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte))
 }
 
 impl Durable {
@@ -233,6 +234,10 @@ impl Invariant for Durable {
             if beginning(&content) != *announced || chain != record.chain {
                 return Err(format!("at rest record {} is not the one that was announced", record.seq));
             }
+        }
+        if chain != self.chain {
+            let (found, right) = (short(&chain), short(&self.chain));
+            return Err(format!("at rest the log's chain is {found}…; what was announced has {right}…"));
         }
         Ok(())
     }
