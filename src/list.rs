@@ -5,8 +5,13 @@ use crate::{
     output::{Format, Out},
     sometimes::described,
 };
-use faults::swarm::Kind;
-use kernel::planted::Bug;
+use kernel::{
+    planted::Bug,
+    record::{
+        Class,
+        ledgers::{Kind, Ledger},
+    },
+};
 use reports::row::Rows;
 use scenarios::{catalogue, invariant, sometimes::Sometimes, soonest, workload};
 use serde::Serialize;
@@ -37,6 +42,7 @@ struct Object {
     invariants: Vec<Named>,
     sometimes: Vec<Named>,
     bugs: Vec<Planted>,
+    ledgers: Vec<Named>,
     rows: Vec<Named>,
 }
 
@@ -47,6 +53,18 @@ fn named(name: impl Into<String>, summary: impl Into<String>) -> Named {
 fn planted(bug: Bug) -> Planted {
     let caught_by = soonest::of(bug.name()).map(|row| row.command());
     Planted { name: bug.name(), summary: bug.summary(), caught_by }
+}
+
+/// How a ledger is written, what it holds, and which kinds of event go to it.
+fn told(ledger: Ledger) -> String {
+    let class = match ledger.class() {
+        Class::Sequenced => "sequenced",
+        Class::Mergeable => "mergeable",
+        Class::Scarce => "scarce",
+    };
+    let kinds: Vec<&str> = ledger.kinds().map(Kind::name).collect();
+    let kinds = if kinds.is_empty() { "no event yet".to_owned() } else { kinds.join(", ") };
+    format!("{class}; {}: {kinds}", ledger.holds())
 }
 
 /// The values of a flag, with what its help says of each.
@@ -64,10 +82,11 @@ pub fn perform(out: &mut Out) -> Result<Exit, Failure> {
         workloads: workload::ALL.iter().map(|workload| named(workload.name, workload.does)).collect(),
         engines: values::<crate::choices::EngineName>(),
         stores: values::<crate::choices::StoreName>(),
-        faults: Kind::ALL.iter().map(|kind| named(kind.name(), kind.summary())).collect(),
+        faults: faults::Kind::ALL.iter().map(|kind| named(kind.name(), kind.summary())).collect(),
         invariants: invariant::all().iter().map(|invariant| named(invariant.name(), invariant.states())).collect(),
         sometimes: Sometimes::all().into_iter().map(|one| named(one.name(), described(one, &scenarios))).collect(),
         bugs: Bug::ALL.iter().map(|bug| planted(*bug)).collect(),
+        ledgers: Ledger::ALL.into_iter().map(|ledger| named(ledger.name(), told(ledger))).collect(),
         rows: rows.rows.iter().map(|row| named(&row.id, format!("{}: {}", row.what, row.over))).collect(),
     };
     match out.format {
@@ -92,6 +111,7 @@ fn text(object: &Object) -> String {
         ("invariants", &object.invariants),
         ("sometimes", &object.sometimes),
         ("planted bugs", &bugs),
+        ("ledgers", &object.ledgers),
         ("rows", &object.rows),
     ];
     let mut lines = Vec::new();

@@ -40,7 +40,9 @@ fn encode(frames: &[Frame], log: &[StoredFrame]) {
     for (frame, stored) in frames.iter().zip(log) {
         let mut draft = Draft::new(head, frame.time);
         for record in &frame.records {
-            let written = draft.append(head, record.tenant, record.origin, record.event.clone());
+            let written = draft
+                .append(head, record.tenant, (record.class, record.origin), record.event.clone())
+                .expect("a record of a sound log is of its ledger's class");
             head = Head { next_seq: written.seq + 1, chain: written.chain, time: frame.time };
         }
         assert!(draft.finish() == *stored, "a frame is written again as it was");

@@ -11,6 +11,7 @@ use crate::{
     record::{self, Record},
     request::{self, Notice, Turn},
     room::{Case, Impossible, No, Ruling, Term, ensure},
+    run,
     table::{self, Table},
 };
 use serde::{Deserialize, Serialize};
@@ -48,8 +49,8 @@ pub struct Authority {
 /// What may be asked of this room.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// Take a lock, or extend it if `executor` holds it already. While another holds it the request waits as long as its
-    /// own term allows, and is refused after.
+    /// Take a lock, or extend it if `executor` holds it already. While another holds it, or it is of a run that is suspended,
+    /// the request waits as long as its own term allows, and is refused after.
     Acquire {
         /// The lock.
         lock: Lock,
@@ -209,6 +210,12 @@ pub enum Refusal {
         /// The request's tenant.
         tenant: TenantId,
     },
+    /// The run is suspended.
+    #[error("{lock:?} is of a run that is suspended, which nobody holds; have it resumed first")]
+    Suspended {
+        /// The lock.
+        lock: Lock,
+    },
 }
 
 /// Where a lock stands.
@@ -324,6 +331,12 @@ fn acquire(
             Term::None | Term::Ended => Err(Refusal::Held { lock, holder, fence: highest, until }.into()),
         };
     }
+    if run::is_suspended(tables, lock) {
+        return Err(match case.term {
+            Term::Open => No::Waits(Turn::Lock(lock)),
+            Term::None | Term::Ended => Refusal::Suspended { lock }.into(),
+        });
+    }
     let in_time = case.term != Term::Ended;
     if !planted!(case.planted, Bug::GrantExpired, in_time, true) {
         return Err(Refusal::WaiterExpired { lock, now: case.time }.into());
@@ -373,11 +386,13 @@ fn tick(tables: &table::Tables, case: &Case<'_>) -> Result<Ruling, No> {
 pub fn apply(tables: &mut table::Tables, record: &Record, planted: &Planted) -> Result<(), Impossible> {
     let record::Event::Lease(event) = &record.event else { return Ok(()) };
     let lock = event.lock();
+    let is_suspended = run::is_suspended(tables, lock);
     let Tables { locks, ends } = &mut tables.lease;
     let Standing { highest, grant } = locks.row(&(lock.tenant(), lock));
     match *event {
         Event::Granted { executor, client, fence, until, .. } => {
             ensure!(grant.is_none(), "{lock:?} is granted while it is held");
+            ensure!(!is_suspended, "{lock:?} is granted while its run is suspended");
             let follows = fence.0 == highest.0 + 1 || planted.is_on(Bug::FenceReused);
             ensure!(follows, "{lock:?}: fence {fence} is granted after {highest}");
             ensure!(executor != ExecutorId(0), "{lock:?} is granted to nobody");

@@ -7,7 +7,7 @@
 
 use crate::{
     admit, effect,
-    id::{ClientId, LedgerTime},
+    id::{ClientId, LedgerTime, RunId},
     lease::{self, Lock},
     money::MicroUsd,
     planted::Planted,
@@ -145,11 +145,20 @@ impl<S: Store> Ledger<S> {
         match *query {
             Query::Run(tenant, run) => {
                 let row = self.tables.run.runs.get(&(tenant, run));
-                Answer::Run(row.map(|row| RunStanding { ended: row.ended, units: units(&self.tables, tenant, run) }))
+                let standing = |row: &run::Run| {
+                    let units = units(&self.tables, tenant, run);
+                    RunStanding { state: row.state, suspensions: row.suspensions, units }
+                };
+                Answer::Run(row.map(standing))
             }
             Query::AwaitsOwner(tenant) => {
                 let all = (tenant, crate::id::ReservationId(0))..=(tenant, crate::id::ReservationId(u64::MAX));
                 Answer::AwaitsOwner(reserve.awaiting.range(all).map(|((_, id), ())| *id).take(AWAITS_AT_MOST).collect())
+            }
+            Query::Suspended(tenant) => {
+                let all = (tenant, RunId(0))..=(tenant, RunId(u64::MAX));
+                let suspended = self.tables.run.suspended.range(all);
+                Answer::Suspended(suspended.map(|((_, run), ())| *run).take(AWAITS_AT_MOST).collect())
             }
             Query::Admission(tenant, user) => {
                 let admit = &self.tables.admit;
@@ -307,7 +316,11 @@ impl<S: Store> Ledger<S> {
     fn append(&mut self, case: &Case<'_>, event: Event, work: &mut Work) {
         let tenant = event.tenant(case.tenant);
         let origin = self.tables.record.origin(tenant, &event, case.authority);
-        let record = work.draft.append(self.tables.record.head(), tenant, origin, event);
+        let class = event.class();
+        let record = match work.draft.append(self.tables.record.head(), tenant, (class, origin), event) {
+            Ok(record) => record,
+            Err(wrong) => panic!("decide made an event that cannot be appended: {wrong}"),
+        };
         if let Err(impossible) = self.tables.apply(&record, &self.planted) {
             panic!("decide made a record that cannot follow: {}\n{record:?}", impossible.0);
         }
@@ -325,7 +338,9 @@ impl<S: Store> Ledger<S> {
         };
         let turns = |command: &Command| match *command {
             Command::Lease(lease::Command::Acquire { lock, .. }) => {
-                [self.tables.lease.standing(lock).grant.is_none().then_some(Turn::Lock(lock)), None]
+                let is_free =
+                    self.tables.lease.standing(lock).grant.is_none() && !run::is_suspended(&self.tables, lock);
+                [is_free.then_some(Turn::Lock(lock)), None]
             }
             Command::Reserve(reserve::Command::Reserve { run, .. }) => [slot(run), None],
             Command::Effect(effect::Command::Begin { run, ref effect, .. }) => {
@@ -339,7 +354,7 @@ impl<S: Store> Ledger<S> {
     }
 }
 
-/// The most reservations one [`Query::AwaitsOwner`] gives.
+/// The most that one [`Query::AwaitsOwner`] or [`Query::Suspended`] gives.
 const AWAITS_AT_MOST: usize = 1000;
 
 /// What one batch makes.

@@ -41,11 +41,17 @@ pub enum Bug {
     UnsafeRetried,
     /// The edge counts from one multiple of its window to the next, so that a burst across one passes twice (F23).
     FixedWindow,
+    /// What begins something of a run does not look whether it was cancelled (F24).
+    CancelIgnored,
+    /// The end that a worker states overwrites a run's cancel (F24).
+    CancelOverwritten,
+    /// A call leaves before its dispatch is durable.
+    LeaveEarly,
 }
 
 impl Bug {
     /// Every planted bug.
-    pub const ALL: [Bug; 18] = [
+    pub const ALL: [Bug; 21] = [
         Bug::SkipFence,
         Bug::CheckAfterCall,
         Bug::DropDedup,
@@ -64,6 +70,9 @@ impl Bug {
         Bug::LeadTwice,
         Bug::UnsafeRetried,
         Bug::FixedWindow,
+        Bug::CancelIgnored,
+        Bug::CancelOverwritten,
+        Bug::LeaveEarly,
     ];
 
     /// Its name on the command line.
@@ -87,6 +96,9 @@ impl Bug {
             Bug::LeadTwice => "lead-twice",
             Bug::UnsafeRetried => "unsafe-retried",
             Bug::FixedWindow => "fixed-window",
+            Bug::CancelIgnored => "cancel-ignored",
+            Bug::CancelOverwritten => "cancel-overwritten",
+            Bug::LeaveEarly => "leave-early",
         }
     }
 
@@ -113,6 +125,9 @@ impl Bug {
             Bug::FixedWindow => {
                 "the edge counts anew at each multiple of its window, and a burst across one passes twice"
             }
+            Bug::CancelIgnored => "an attempt or a call begins although its run was cancelled",
+            Bug::CancelOverwritten => "a run that was cancelled ends as its worker says",
+            Bug::LeaveEarly => "a call leaves before its dispatch is durable",
         }
     }
 

@@ -2,7 +2,9 @@
 //!
 //! Tables of this room: the head of the log (next sequence, chain, highest ledger time) and, per (tenant, run, branch), the
 //! next LSN. The chain of record n is blake3 over the chain of n-1 and the content hash of n; the content hash is blake3
-//! over the postcard encoding of every other field.
+//! over the postcard encoding of every other field. What kinds of event there are and how each is written is in [`ledgers`].
+
+pub mod ledgers;
 
 use crate::{
     admit, effect,
@@ -15,6 +17,7 @@ use crate::{
     store::StoredFrame,
     table::{self, Table},
 };
+use ledgers::WrongClass;
 use serde::{Deserialize, Serialize};
 
 /// The version of the event schema that this code writes.
@@ -54,12 +57,9 @@ pub enum Event {
 }
 
 impl Event {
-    /// The event's class. Run events are sequenced; all others here are scarce. `Spawned` is sequenced too, under no lease.
-    pub fn class(&self) -> Class {
-        match self {
-            Event::Run(_) => Class::Sequenced,
-            Event::Admit(_) | Event::Lease(_) | Event::Effect(_) | Event::Reserve(_) => Class::Scarce,
-        }
+    /// The event's class, which is its ledger's; see [`ledgers`]. `Spawned` is sequenced too, under no lease.
+    pub const fn class(&self) -> Class {
+        ledgers::Kind::of(self).ledger().class()
     }
 
     /// Whose the event is, when a request about `tenant` causes it: locks and settings say so themselves.
@@ -210,7 +210,7 @@ impl Tables {
 
     /// Where `event` stands in its run, if it is sequenced: `authority` is what it is written under.
     pub(crate) fn origin(&self, tenant: TenantId, event: &Event, authority: Option<Authority>) -> Option<Origin> {
-        let Event::Run(event) = event else { return None };
+        let (Event::Run(event), Class::Sequenced) = (event, event.class()) else { return None };
         let (run, branch) = (event.run(), BranchId(0));
         let (executor, fence) = match (event, authority) {
             (run::Event::Spawned { .. }, _) | (_, None) => (ExecutorId(0), Fence(0)),
@@ -226,25 +226,20 @@ pub fn apply(tables: &mut table::Tables, record: &Record, planted: &Planted) -> 
     let head = tables.record.head();
     ensure!(record.seq == head.next_seq, "it should be record {}", head.next_seq);
     ensure!(record.time >= head.time, "ledger time would go back from {} to {}", head.time, record.time);
-    ensure!(record.class == record.event.class(), "its class is not its event's");
+    ledgers::check(&record.event, record.class, record.origin.as_ref())
+        .map_err(|wrong| Impossible(wrong.to_string()))?;
     ensure!(record.tenant == record.event.tenant(record.tenant), "its tenant is not its event's");
-    match (&record.event, record.origin) {
-        (Event::Run(event), Some(origin)) => {
-            ensure!(origin.run == event.run(), "its origin is run {}, and its event's is {}", origin.run, event.run());
-            let lock = Lock::Run(record.tenant, origin.run);
-            let written_under = Authority { lock, executor: origin.executor, fence: origin.fence };
-            let lawful = match event {
-                run::Event::Spawned { .. } => origin.executor == ExecutorId(0) && origin.fence == Fence(0),
-                _ => planted.is_on(Bug::SkipFence) || lease::holds(tables, written_under).is_ok(),
-            };
-            ensure!(lawful, "executor {} does not write under fence {}", origin.executor, origin.fence);
-            let next_lsn = tables.record.lsns.row(&(record.tenant, origin.run, origin.branch));
-            ensure!(origin.lsn == *next_lsn, "its LSN is {}, and the next is {next_lsn}", origin.lsn);
-            *next_lsn += 1;
-        }
-        (Event::Run(_), None) => return Err(Impossible("a sequenced event has no origin".into())),
-        (_, Some(_)) => return Err(Impossible("an event that is not sequenced has an origin".into())),
-        (_, None) => {}
+    if let Some(origin) = record.origin {
+        let lock = Lock::Run(record.tenant, origin.run);
+        let written_under = Authority { lock, executor: origin.executor, fence: origin.fence };
+        let lawful = match record.event {
+            Event::Run(run::Event::Spawned { .. }) => origin.executor == ExecutorId(0) && origin.fence == Fence(0),
+            _ => planted.is_on(Bug::SkipFence) || lease::holds(tables, written_under).is_ok(),
+        };
+        ensure!(lawful, "executor {} does not write under fence {}", origin.executor, origin.fence);
+        let next_lsn = tables.record.lsns.row(&(record.tenant, origin.run, origin.branch));
+        ensure!(origin.lsn == *next_lsn, "its LSN is {}, and the next is {next_lsn}", origin.lsn);
+        *next_lsn += 1;
     }
     let head = Head { next_seq: record.seq + 1, chain: record.chain, time: record.time };
     tables.record.head.insert(TenantId::LEDGER, head);
@@ -292,10 +287,17 @@ impl Draft {
         self.first_seq == self.next_seq
     }
 
-    /// Appends the record of `event` after `head`.
-    pub fn append(&mut self, head: Head, tenant: TenantId, origin: Option<Origin>, event: Event) -> Record {
+    /// Appends the record of `event` after `head`, unless its ledger does not let it be written as `class` at `origin`:
+    /// then nothing is written.
+    pub fn append(
+        &mut self,
+        head: Head,
+        tenant: TenantId,
+        (class, origin): (Class, Option<Origin>),
+        event: Event,
+    ) -> Result<Record, WrongClass> {
         assert_eq!(head.next_seq, self.next_seq, "a record extends the one before it");
-        let class = event.class();
+        ledgers::check(&event, class, origin.as_ref())?;
         let body = Body { seq: self.next_seq, schema: SCHEMA, tenant, class, time: self.time, origin, event: &event };
         let start = self.records.len();
         encode_into(&mut self.records, &body);
@@ -304,7 +306,7 @@ impl Draft {
         self.records.extend_from_slice(&content);
         self.records.extend_from_slice(&chain);
         self.next_seq += 1;
-        Record { seq: head.next_seq, schema: SCHEMA, tenant, class, time: self.time, origin, event, content, chain }
+        Ok(Record { seq: head.next_seq, schema: SCHEMA, tenant, class, time: self.time, origin, event, content, chain })
     }
 
     /// How far the frame has come, for [`Draft::cut`].

@@ -182,6 +182,8 @@ pub enum Query {
     Run(TenantId, RunId),
     /// Every open reservation of a tenant that only the owner can end: its attempt is indeterminate or its run has ended.
     AwaitsOwner(TenantId),
+    /// Every run of a tenant that is suspended, by its name.
+    Suspended(TenantId),
     /// What a user may still begin today, the day of the highest ledger time committed.
     Admission(TenantId, UserId),
     /// What an account holds.
@@ -225,6 +227,8 @@ pub enum Answer {
     Run(Option<RunStanding>),
     /// Reservations for the owner to resolve, oldest first, at most a thousand.
     AwaitsOwner(Vec<ReservationId>),
+    /// Runs that are suspended, by name, at most a thousand.
+    Suspended(Vec<RunId>),
     /// What a user may begin.
     Admission {
         /// Whose halt switch stops it, if one is on; 0 is the whole ledger's.
@@ -259,8 +263,10 @@ pub enum Answer {
 /// Where a run stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunStanding {
-    /// How it ended, if it has.
-    pub ended: Option<run::Ending>,
+    /// Its state.
+    pub state: run::RunState,
+    /// How often it was suspended.
+    pub suspensions: u32,
     /// Its units that have begun, by unit.
     pub units: Vec<UnitStanding>,
 }

@@ -486,7 +486,7 @@ fn by_owner(tables: &table::Tables, case: &Case<'_>) -> Result<(), lease::Refusa
 /// One notice for each slot that comes free to each user with an open run.
 fn slots_raised(tables: &table::Tables, tenant: TenantId, slots: u32) -> Vec<Notice> {
     let of_tenant = (tenant, RunId(0))..=(tenant, RunId(u64::MAX));
-    let open = tables.run.runs.range(of_tenant).filter(|(_, run)| run.ended.is_none());
+    let open = tables.run.runs.range(of_tenant).filter(|(_, run)| run.state.ended().is_none());
     let users: std::collections::BTreeSet<UserId> = open.map(|(_, run)| run.user).collect();
     let mut notices = Vec::new();
     for user in users {
@@ -508,7 +508,7 @@ fn reserve(
 ) -> Result<Ruling, No> {
     let tenant = case.tenant;
     authorize(tables, case, Lock::Run(tenant, run))?;
-    let user = tables.run.open(tenant, run)?.user;
+    let user = tables.run.going(case, run)?.user;
     let price = *tables.reserve.prices.get(&(TenantId::LEDGER, model)).ok_or(Refusal::NoPrice { model })?;
     if worst == MicroUsd::ZERO {
         return Err(Refusal::Nothing.into());
@@ -732,7 +732,7 @@ fn apply_reserved(
     reservation: ReservationId,
     row: Reservation,
 ) -> Result<(), Impossible> {
-    let run = tables.run.runs.get(&(tenant, row.run)).filter(|run| run.ended.is_none());
+    let run = tables.run.runs.get(&(tenant, row.run)).filter(|run| run.state.ended().is_none());
     ensure!(run.is_some_and(|run| run.user == row.user), "run {} of user {} is not open", row.run, row.user);
     ensure!(row.worst > MicroUsd::ZERO, "reservation {reservation} sets nothing aside");
     let price = tables.reserve.prices.get(&(TenantId::LEDGER, row.price.model));

@@ -2,14 +2,26 @@
 //!
 //! An attempt is queued, or admitted at once with its reservation, and is running while that is open. It has seven states and
 //! eight arms between them, see [`AttemptState::may_become`]. A retry is attempt n+1. A run ends once, when none of its attempts
-//! is running; attempts that are still queued are cancelled with it.
+//! is running; attempts that are still queued are cancelled with it. What state it may go to from which is in
+//! [`RunState::may_become`].
+//!
+//! A run that waits for a decision from outside is suspended and gives its lease up in the same commit; nobody can hold it until
+//! the owner resumes or cancels it. A cancel is the owner's too, and needs no lease of the run: from its record on nothing of the
+//! run begins. If nothing is running the run has ended with that record; else what is running ends as it would have, and the
+//! run, recorded as cancelled, with the last of it. See `docs/decisions/0009-suspend-cancel-and-halt.md`.
+
+mod order;
+mod state;
+
+pub use state::{AttemptState, Ending, HaltReason, RunState};
 
 use crate::{
     admit::DepthTier,
     effect::{self, Key, Phase},
     id::{ReservationId, RunId, TaskId, TenantId, UnitId, UserId},
     lease::{Lock, authorize},
-    planted::Bug,
+    planted,
+    planted::{Bug, Planted},
     record::{self, Record},
     request,
     reserve::{self, Close},
@@ -17,55 +29,6 @@ use crate::{
     table::{self, Table},
 };
 use serde::{Deserialize, Serialize};
-
-/// Where an attempt stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AttemptState {
-    /// Its reservation is open and its call may be on the wire.
-    Running,
-    /// Its call was answered and settled.
-    Succeeded,
-    /// Its call is known to have failed.
-    Failed,
-    /// It was given up before its call left.
-    Cancelled,
-    /// Whether its call was charged is not known; its reservation stays open until the owner resolves it.
-    Indeterminate,
-    /// It is queued: nothing is set aside for it and nothing has left.
-    Pending,
-    /// Its deadline passed, in the queue or with nothing outside in doubt.
-    TimedOut,
-}
-
-impl AttemptState {
-    /// Every state.
-    pub const ALL: [AttemptState; 7] = [
-        AttemptState::Pending,
-        AttemptState::Running,
-        AttemptState::Succeeded,
-        AttemptState::Failed,
-        AttemptState::TimedOut,
-        AttemptState::Cancelled,
-        AttemptState::Indeterminate,
-    ];
-
-    /// Whether an attempt may go from here to `to`: eight arms, and nothing leaves a terminal state. After the durable agent
-    /// framework, section 5.1.
-    pub const fn may_become(self, to: AttemptState) -> bool {
-        use AttemptState::{Cancelled, Failed, Indeterminate, Pending, Running, Succeeded, TimedOut};
-        match self {
-            Pending => matches!(to, Running | Cancelled | TimedOut),
-            Running => matches!(to, Succeeded | Failed | TimedOut | Cancelled | Indeterminate),
-            Succeeded | Failed | TimedOut | Cancelled | Indeterminate => false,
-        }
-    }
-
-    /// Whether the next attempt of the unit may begin after this one.
-    pub const fn may_be_retried(self) -> bool {
-        matches!(self, AttemptState::Failed | AttemptState::Cancelled | AttemptState::TimedOut)
-    }
-}
 
 /// What may be asked of this room.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +78,21 @@ pub enum Command {
         /// The attempt, from 1.
         attempt: u32,
     },
+    /// Have the run wait for a decision from outside, and give its lease up. Under the run's lock, with no attempt running.
+    Suspend {
+        /// The run.
+        run: RunId,
+    },
+    /// Let a suspended run be worked on again, by whoever takes its lease next. Under the owner's lock.
+    Resume {
+        /// The run.
+        run: RunId,
+    },
+    /// Stop a run that has not ended. Under the owner's lock. One that is being cancelled already is left as it is.
+    Cancel {
+        /// The run.
+        run: RunId,
+    },
 }
 
 /// What a run's cost is for; metering keeps them apart.
@@ -127,34 +105,7 @@ pub enum Purpose {
     Grading,
 }
 
-/// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Ending {
-    /// Every unit succeeded.
-    Complete,
-    /// Some unit was refused, failed for good, or is indeterminate.
-    Incomplete,
-    /// It was stopped; what was on the wire was settled.
-    Halted(HaltReason),
-}
-
-/// What stopped a run that ended halted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum HaltReason {
-    /// The owner's halt switch.
-    Owner,
-    /// The credit limit of the provider's key, which is outside the ledger.
-    Key,
-}
-
-impl HaltReason {
-    /// Every reason.
-    pub const ALL: [HaltReason; 2] = [HaltReason::Owner, HaltReason::Key];
-}
-
-/// What this room records. All of it is sequenced in the run.
+/// What this room records. What its holder does is sequenced in the run; what the owner decides is not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// A run exists.
@@ -224,6 +175,23 @@ pub enum Event {
         /// The reservation under which it was answered.
         source: ReservationId,
     },
+    /// The run waits for a decision; its lease is given up in the same frame.
+    Suspended {
+        /// The run.
+        run: RunId,
+    },
+    /// The owner lets a suspended run go on.
+    Resumed {
+        /// The run.
+        run: RunId,
+    },
+    /// The owner cancelled the run.
+    Cancelled {
+        /// The run.
+        run: RunId,
+        /// How many of its attempts are running. With none the run ends here, and attempts that are queued with it.
+        running: u32,
+    },
 }
 
 impl Event {
@@ -235,7 +203,10 @@ impl Event {
             | Event::AttemptEnded { run, .. }
             | Event::Ended { run, .. }
             | Event::AttemptQueued { run, .. }
-            | Event::Recalled { run, .. } => *run,
+            | Event::Recalled { run, .. }
+            | Event::Suspended { run }
+            | Event::Resumed { run }
+            | Event::Cancelled { run, .. } => *run,
         }
     }
 }
@@ -251,6 +222,12 @@ pub enum Outcome {
     Ended,
     /// The attempt is queued.
     Queued,
+    /// The run is suspended, and its lease given up.
+    Suspended,
+    /// The run may be worked on again.
+    Resumed,
+    /// Nothing more of the run begins.
+    Cancelled,
 }
 
 /// Why this room says no.
@@ -297,7 +274,7 @@ pub enum Refusal {
         to: AttemptState,
     },
     /// An attempt is running.
-    #[error("run {run} cannot end: attempt {attempt} of unit {unit} is running")]
+    #[error("run {run} cannot end, nor be suspended: attempt {attempt} of unit {unit} is running")]
     AttemptRunning {
         /// The run.
         run: RunId,
@@ -320,6 +297,30 @@ pub enum Refusal {
         /// How far its intent is.
         phase: Phase,
     },
+    /// The run was cancelled.
+    #[error("run {run} was cancelled: nothing more of it begins, and it ends so with what is running")]
+    Cancelled {
+        /// Which.
+        run: RunId,
+    },
+    /// The run was not cancelled.
+    #[error("run {run} was not cancelled, and cannot end so; have the owner cancel it")]
+    NotCancelled {
+        /// Which.
+        run: RunId,
+    },
+    /// The run is suspended.
+    #[error("run {run} is suspended; have the owner resume it first")]
+    Suspended {
+        /// Which.
+        run: RunId,
+    },
+    /// The run is not suspended.
+    #[error("run {run} is not suspended, and cannot be resumed")]
+    NotSuspended {
+        /// Which.
+        run: RunId,
+    },
 }
 
 /// A run as far as it has come.
@@ -339,8 +340,18 @@ pub struct Run {
     pub running: u32,
     /// How many of its attempts are queued.
     pub queued: u32,
-    /// How it ended, if it has.
-    pub ended: Option<Ending>,
+    /// Where it stands.
+    pub state: RunState,
+    /// How often it was suspended.
+    pub suspensions: u32,
+}
+
+impl Run {
+    /// One that was just spawned.
+    const fn new(user: UserId, task: TaskId, workflow_version: u32, purpose: Purpose, depth: DepthTier) -> Run {
+        let state = RunState::Open;
+        Run { user, task, workflow_version, purpose, depth, running: 0, queued: 0, state, suspensions: 0 }
+    }
 }
 
 /// An attempt as far as it has come.
@@ -360,11 +371,17 @@ pub struct Tables {
     pub(crate) runs: Table<(TenantId, RunId), Run>,
     /// Every attempt of every unit.
     pub(crate) attempts: Table<(TenantId, RunId, UnitId, u32), Attempt>,
+    /// The runs that are suspended.
+    pub(crate) suspended: Table<(TenantId, RunId), ()>,
 }
 
 impl Default for Tables {
     fn default() -> Tables {
-        Tables { runs: Table::new(14, "run.runs"), attempts: Table::new(15, "run.attempts") }
+        Tables {
+            runs: Table::new(14, "run.runs"),
+            attempts: Table::new(15, "run.attempts"),
+            suspended: Table::new(23, "run.suspended"),
+        }
     }
 }
 
@@ -372,7 +389,17 @@ impl Tables {
     /// The run, if it was spawned and has not ended.
     pub fn open(&self, tenant: TenantId, run: RunId) -> Result<&Run, Refusal> {
         let row = self.runs.get(&(tenant, run)).ok_or(Refusal::Unknown { run })?;
-        if row.ended.is_some() { Err(Refusal::Ended { run }) } else { Ok(row) }
+        if row.state.ended().is_some() { Err(Refusal::Ended { run }) } else { Ok(row) }
+    }
+
+    /// The run, if something of it may begin: an attempt, or a call.
+    pub(crate) fn going(&self, case: &Case<'_>, run: RunId) -> Result<&Run, Refusal> {
+        let row = self.open(case.tenant, run)?;
+        match planted!(case.planted, Bug::CancelIgnored, row.state, as_if_open(row.state)) {
+            RunState::Cancelling => Err(Refusal::Cancelled { run }),
+            RunState::Suspended => Err(Refusal::Suspended { run }),
+            RunState::Open | RunState::Ended(_) => Ok(row),
+        }
     }
 
     /// The attempt of `unit` that may start, if any may: the first, one that is queued, or the one after an attempt that failed,
@@ -398,18 +425,29 @@ impl Tables {
     }
 }
 
+/// What [`Bug::CancelIgnored`] takes a state for.
+#[cfg(feature = "planted")]
+fn as_if_open(state: RunState) -> RunState {
+    if state == RunState::Cancelling { RunState::Open } else { state }
+}
+
+/// Whether a lock is of a run that is suspended.
+pub(crate) fn is_suspended(tables: &table::Tables, lock: Lock) -> bool {
+    matches!(lock, Lock::Run(tenant, run) if tables.run.suspended.get(&(tenant, run)).is_some())
+}
+
 /// Decides a command of this room.
 pub fn decide(tables: &table::Tables, case: &Case<'_>, command: &Command) -> Result<Ruling, No> {
     match *command {
-        Command::Spawn { run, user, task, workflow_version, purpose, depth } => spawn(
-            tables,
-            case,
-            run,
-            Run { user, task, workflow_version, purpose, depth, running: 0, queued: 0, ended: None },
-        ),
+        Command::Spawn { run, user, task, workflow_version, purpose, depth } => {
+            spawn(tables, case, run, Run::new(user, task, workflow_version, purpose, depth))
+        }
         Command::EndAttempt { run, unit, attempt, state } => end_attempt(tables, case, run, unit, attempt, state),
         Command::End { run, outcome } => end(tables, case, run, outcome),
         Command::Queue { run, unit, attempt } => queue(tables, case, run, unit, attempt),
+        Command::Suspend { run } => order::suspend(tables, case, run),
+        Command::Resume { run } => order::resume(tables, case, run),
+        Command::Cancel { run } => order::cancel(tables, case, run),
     }
 }
 
@@ -443,7 +481,7 @@ fn spawn(tables: &table::Tables, case: &Case<'_>, run: RunId, new: Run) -> Resul
             let spawned = Event::Spawned { run, user, task, workflow_version, purpose, depth };
             Ok(ruling(vec![record::Event::Run(spawned)], Outcome::Spawned))
         }
-        Some(known) if Run { running: 0, queued: 0, ended: None, ..*known } == new => {
+        Some(known) if Run { running: 0, queued: 0, state: RunState::Open, suspensions: 0, ..*known } == new => {
             Ok(ruling(Vec::new(), Outcome::Spawned))
         }
         Some(_) => Err(Refusal::Taken { run }.into()),
@@ -453,7 +491,7 @@ fn spawn(tables: &table::Tables, case: &Case<'_>, run: RunId, new: Run) -> Resul
 fn queue(tables: &table::Tables, case: &Case<'_>, run: RunId, unit: UnitId, attempt: u32) -> Result<Ruling, No> {
     let tenant = case.tenant;
     authorize(tables, case, Lock::Run(tenant, run))?;
-    tables.run.open(tenant, run)?;
+    tables.run.going(case, run)?;
     let is_new = tables.run.attempts.get(&(tenant, run, unit, attempt)).is_none();
     let next = tables.run.next_attempt(tenant, run, unit);
     if next != Some(attempt) || !is_new {
@@ -480,7 +518,7 @@ fn end_attempt(
         return Ok(ruling(Vec::new(), Outcome::AttemptEnded));
     }
     authorize(tables, case, Lock::Run(tenant, run))?;
-    tables.run.open(tenant, run)?;
+    let run_row = tables.run.open(tenant, run)?;
     let from = row.map(|row| row.state);
     if to == AttemptState::Running || from.is_none_or(|from| !from.may_become(to)) {
         return Err(Refusal::IllegalArm { unit, attempt, from, to }.into());
@@ -497,7 +535,19 @@ fn end_attempt(
         }
         ruling.notices = effect::flight_over(tables, tenant, reservation, to);
     }
+    if run_row.state == RunState::Cancelling && running && run_row.running == 1 {
+        ruling.events.extend(queued_cancelled(tables, tenant, run));
+        ruling.events.push(record::Event::Run(Event::Ended { run, outcome: Ending::Cancelled }));
+    }
     Ok(ruling)
+}
+
+/// What ends the attempts of a run that are queued.
+fn queued_cancelled(tables: &table::Tables, tenant: TenantId, run: RunId) -> impl Iterator<Item = record::Event> {
+    let queued = tables.run.attempts_of(tenant, run).filter(|(.., row)| row.state == AttemptState::Pending);
+    queued.map(move |(unit, attempt, _)| {
+        record::Event::Run(Event::AttemptEnded { run, unit, attempt, state: AttemptState::Cancelled })
+    })
 }
 
 /// Whether a running attempt may end as `to` while its reservation stands so.
@@ -515,7 +565,17 @@ fn pairs(to: AttemptState, close: Option<Close>) -> bool {
 fn end(tables: &table::Tables, case: &Case<'_>, run: RunId, outcome: Ending) -> Result<Ruling, No> {
     let tenant = case.tenant;
     authorize(tables, case, Lock::Run(tenant, run))?;
-    let user = tables.run.open(tenant, run)?.user;
+    let overwrites = may_overwrite(tables, case, run, outcome);
+    if overwrites && case.planted.is_on(Bug::CancelOverwritten) {
+        return Ok(ruling(vec![record::Event::Run(Event::Ended { run, outcome })], Outcome::Ended));
+    }
+    let Run { user, state, .. } = *tables.run.open(tenant, run)?;
+    match (state, outcome) {
+        (RunState::Cancelling, Ending::Cancelled) => {}
+        (RunState::Cancelling, _) => return Err(Refusal::Cancelled { run }.into()),
+        (_, Ending::Cancelled) => return Err(Refusal::NotCancelled { run }.into()),
+        _ => {}
+    }
     let (mut events, mut notices) = (Vec::new(), Vec::new());
     for (unit, attempt, row) in tables.run.attempts_of(tenant, run) {
         let state = AttemptState::Cancelled;
@@ -537,19 +597,78 @@ fn end(tables: &table::Tables, case: &Case<'_>, run: RunId, outcome: Ending) -> 
     Ok(Ruling { notices, ..ruling(events, Outcome::Ended) })
 }
 
+/// Whether [`Bug::CancelOverwritten`] would make a difference: a run that was cancelled is to end otherwise.
+fn may_overwrite(tables: &table::Tables, case: &Case<'_>, run: RunId, outcome: Ending) -> bool {
+    let state = tables.run.runs.get(&(case.tenant, run)).map(|row| row.state);
+    let overwrites = outcome != Ending::Cancelled && state == Some(RunState::Ended(Ending::Cancelled));
+    if overwrites {
+        case.planted.reach(Bug::CancelOverwritten);
+    }
+    overwrites
+}
+
 /// Folds a record of this room.
-pub fn apply(tables: &mut table::Tables, record: &Record) -> Result<(), Impossible> {
+pub fn apply(tables: &mut table::Tables, record: &Record, planted: &Planted) -> Result<(), Impossible> {
     let record::Event::Run(event) = &record.event else { return Ok(()) };
     let tenant = record.tenant;
-    let table::Tables { run: Tables { runs, attempts }, reserve, .. } = tables;
+    let Tables { runs, attempts, suspended } = &mut tables.run;
     match *event {
         Event::Spawned { run, user, task, workflow_version, purpose, depth } => {
             ensure!(runs.get(&(tenant, run)).is_none(), "run {run} is spawned twice");
-            runs.insert(
-                (tenant, run),
-                Run { user, task, workflow_version, purpose, depth, running: 0, queued: 0, ended: None },
-            );
+            runs.insert((tenant, run), Run::new(user, task, workflow_version, purpose, depth));
         }
+        Event::AttemptStarted { .. }
+        | Event::AttemptEnded { .. }
+        | Event::AttemptQueued { .. }
+        | Event::Recalled { .. } => apply_attempt(tables, planted, tenant, event)?,
+        Event::Ended { run, outcome } => {
+            let row = known_row(runs, tenant, run)?;
+            let overwritten = planted.is_on(Bug::CancelOverwritten) && row.state == RunState::Ended(Ending::Cancelled);
+            let legal = match outcome {
+                Ending::Cancelled => row.state == RunState::Cancelling,
+                _ => row.state == RunState::Open || overwritten,
+            };
+            ensure!(legal, "run {run} goes from {:?} to {outcome:?}", row.state);
+            ensure!(row.running == 0, "run {run} ends with {} attempts running", row.running);
+            ensure!(row.queued == 0, "run {run} ends with {} attempts queued", row.queued);
+            row.state = RunState::Ended(outcome);
+        }
+        Event::Suspended { run } => {
+            let row = becomes(runs, tenant, run, RunState::Suspended)?;
+            ensure!(row.running == 0, "run {run} is suspended with {} attempts running", row.running);
+            row.suspensions = row.suspensions.saturating_add(1);
+            suspended.insert((tenant, run), ());
+        }
+        Event::Resumed { run } => {
+            becomes(runs, tenant, run, RunState::Open)?;
+            suspended.remove(&(tenant, run));
+        }
+        Event::Cancelled { run, running } => {
+            let to = if running == 0 { RunState::Ended(Ending::Cancelled) } else { RunState::Cancelling };
+            let row = becomes(runs, tenant, run, to)?;
+            ensure!(
+                row.running == running,
+                "run {run} is cancelled with {} attempts running, not {running}",
+                row.running
+            );
+            suspended.remove(&(tenant, run));
+            if running == 0 && std::mem::take(&mut row.queued) > 0 {
+                cancel_queued(attempts, tenant, run);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Folds what befell an attempt.
+fn apply_attempt(
+    tables: &mut table::Tables,
+    planted: &Planted,
+    tenant: TenantId,
+    event: &Event,
+) -> Result<(), Impossible> {
+    let table::Tables { run: Tables { runs, attempts, .. }, reserve, .. } = tables;
+    match *event {
         Event::AttemptStarted { run, unit, attempt, reservation } => {
             let reserved = reserve.reservations.get(&(tenant, reservation));
             let fits = reserved.is_some_and(|row| (row.run, row.unit, row.attempt) == (run, unit, attempt));
@@ -557,7 +676,7 @@ pub fn apply(tables: &mut table::Tables, record: &Record) -> Result<(), Impossib
             let was_queued = begins(attempts, (tenant, run, unit, attempt))?;
             let row = Attempt { state: AttemptState::Running, reservation: Some(reservation) };
             attempts.insert((tenant, run, unit, attempt), row);
-            let run = open_row(runs, tenant, run)?;
+            let run = going_row(runs, planted, tenant, run)?;
             run.running += 1;
             run.queued -= u32::from(was_queued);
         }
@@ -582,22 +701,30 @@ pub fn apply(tables: &mut table::Tables, record: &Record) -> Result<(), Impossib
             let is_new = attempts.get(&(tenant, run, unit, attempt)).is_none();
             ensure!(is_new, "attempt {attempt} of unit {unit} is queued after it began");
             attempts.insert((tenant, run, unit, attempt), Attempt { state: AttemptState::Pending, reservation: None });
-            open_row(runs, tenant, run)?.queued += 1;
+            going_row(runs, planted, tenant, run)?.queued += 1;
         }
         Event::Recalled { run, unit, attempt, source, .. } => {
             let was_queued = begins(attempts, (tenant, run, unit, attempt))?;
             let row = Attempt { state: AttemptState::Succeeded, reservation: Some(source) };
             attempts.insert((tenant, run, unit, attempt), row);
-            open_row(runs, tenant, run)?.queued -= u32::from(was_queued);
+            going_row(runs, planted, tenant, run)?.queued -= u32::from(was_queued);
         }
-        Event::Ended { run, outcome } => {
-            let row = open_row(runs, tenant, run)?;
-            ensure!(row.running == 0, "run {run} ends with {} attempts running", row.running);
-            ensure!(row.queued == 0, "run {run} ends with {} attempts queued", row.queued);
-            row.ended = Some(outcome);
-        }
+        Event::Spawned { .. }
+        | Event::Ended { .. }
+        | Event::Suspended { .. }
+        | Event::Resumed { .. }
+        | Event::Cancelled { .. } => {}
     }
     Ok(())
+}
+
+/// Every attempt of a run that is queued ends cancelled.
+fn cancel_queued(attempts: &mut Table<(TenantId, RunId, UnitId, u32), Attempt>, tenant: TenantId, run: RunId) {
+    let all = (tenant, run, UnitId(0), 0)..=(tenant, run, UnitId(u32::MAX), u32::MAX);
+    let queued = attempts.range(all).filter(|(_, row)| row.state == AttemptState::Pending).map(|(key, _)| *key);
+    for key in queued.collect::<Vec<_>>() {
+        attempts.insert(key, Attempt { state: AttemptState::Cancelled, reservation: None });
+    }
 }
 
 /// Whether an attempt that begins to run was queued; it had no other state.
@@ -615,7 +742,36 @@ fn begins(
     Ok(state.is_some())
 }
 
-fn open_row(runs: &mut Table<(TenantId, RunId), Run>, tenant: TenantId, run: RunId) -> Result<&mut Run, Impossible> {
-    let open = runs.get_mut(&(tenant, run)).filter(|row| row.ended.is_none());
-    open.ok_or_else(|| Impossible(format!("run {run} is not open")))
+type Runs = Table<(TenantId, RunId), Run>;
+
+fn known_row(runs: &mut Runs, tenant: TenantId, run: RunId) -> Result<&mut Run, Impossible> {
+    runs.get_mut(&(tenant, run)).ok_or_else(|| Impossible(format!("run {run} was never spawned")))
+}
+
+/// A run that has not ended.
+fn open_row(runs: &mut Runs, tenant: TenantId, run: RunId) -> Result<&mut Run, Impossible> {
+    let row = known_row(runs, tenant, run)?;
+    ensure!(row.state.ended().is_none(), "run {run} has ended");
+    Ok(row)
+}
+
+/// A run of which something may begin.
+fn going_row<'a>(
+    runs: &'a mut Runs,
+    planted: &Planted,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<&'a mut Run, Impossible> {
+    let row = open_row(runs, tenant, run)?;
+    let goes_on = row.state == RunState::Open || planted.is_on(Bug::CancelIgnored);
+    ensure!(goes_on, "something of run {run} begins, which is {:?}", row.state);
+    Ok(row)
+}
+
+/// A run that has gone to another state.
+fn becomes(runs: &mut Runs, tenant: TenantId, run: RunId, to: RunState) -> Result<&mut Run, Impossible> {
+    let row = known_row(runs, tenant, run)?;
+    ensure!(row.state.may_become(to), "run {run} goes from {:?} to {to:?}", row.state);
+    row.state = to;
+    Ok(row)
 }

@@ -453,6 +453,10 @@ impl Freed {
                     self.slots_of.insert(request.tenant);
                 }
                 Command::Run(run::Command::EndAttempt { .. }) => self.answers = true,
+                // A suspended run's lock comes free with these.
+                Command::Run(run::Command::Resume { run } | run::Command::Cancel { run }) => {
+                    self.locks.insert(Lock::Run(request.tenant, *run));
+                }
                 _ => {}
             }
         }

@@ -408,7 +408,7 @@ pub struct Tables {
 }
 
 /// How many tables there are.
-const TABLES: usize = 22;
+const TABLES: usize = 23;
 
 macro_rules! each {
     ($tables:expr, $($by:tt)+) => {
@@ -435,6 +435,7 @@ macro_rules! each {
             $($by)+ $tables.effect.intents,
             $($by)+ $tables.effect.flights,
             $($by)+ $tables.effect.memo,
+            $($by)+ $tables.run.suspended,
         ]
     };
 }
@@ -461,7 +462,7 @@ impl Tables {
         lease::apply(self, record, planted)?;
         effect::apply(self, record, planted)?;
         reserve::apply(self, record, planted)?;
-        run::apply(self, record)
+        run::apply(self, record, planted)
     }
 
     /// Every table's hash, by number, each reckoned from every row.

@@ -14,7 +14,7 @@ use kernel::{
     prove,
     request::{Answer, Command, Outcome, Query, Reply, Request, Submitted},
     reserve::{self, Account},
-    run::{self, AttemptState, Ending},
+    run::{self, AttemptState, Ending, RunState},
     store::{Loaded, Row, Store, StoreError, StoredFrame, memory::MemoryStore},
 };
 
@@ -35,7 +35,7 @@ fn a_run_lives_from_spawn_to_end() {
 
     assert_eq!(house.ledger.query(&Query::AwaitsOwner(TENANT)), Answer::AwaitsOwner(vec![second]));
     let Answer::Run(Some(standing)) = house.ledger.query(&Query::Run(TENANT, RUN)) else { panic!("the run is known") };
-    assert_eq!(standing.ended, Some(Ending::Incomplete));
+    assert_eq!(standing.state, RunState::Ended(Ending::Incomplete));
     let of_units: Vec<_> = standing.units.iter().map(|unit| (unit.unit.0, unit.state, unit.open)).collect();
     assert_eq!(of_units, [(1, AttemptState::Succeeded, false), (2, AttemptState::Indeterminate, true)]);
     let account = house.ledger.query(&Query::Account(Account::Run(TENANT, RUN)));

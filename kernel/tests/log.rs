@@ -166,8 +166,10 @@ fn a_verifier_names_the_damage() {
         LogError::Impossible { seq: 6, why } => why,
         other => panic!("{other:?}"),
     };
-    assert_eq!(impossible(|record| record.class = Class::Mergeable), "its class is not its event's");
-    assert_eq!(impossible(|record| record.origin = None), "a sequenced event has no origin");
+    let wrong = impossible(|record| record.class = Class::Mergeable);
+    assert_eq!(wrong, "run.spawned goes to the ledger runs, which is Sequenced, and is offered as Mergeable");
+    let nowhere = impossible(|record| record.origin = None);
+    assert_eq!(nowhere, "run.spawned is sequenced, and names no writer, fence, branch and position in its run");
     assert_eq!(impossible(|record| record.origin.as_mut().unwrap().lsn = 3), "its LSN is 3, and the next is 0");
     let executor = impossible(|record| record.origin.as_mut().unwrap().executor = ExecutorId(4));
     assert_eq!(executor, "executor 4 does not write under fence 0");

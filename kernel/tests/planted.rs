@@ -12,7 +12,7 @@ use kernel::{
     prove,
     request::{Answer, Command, Query, Reply, Request, Submitted},
     reserve::{Account, Level},
-    run::{AttemptState, Ending},
+    run::{self, AttemptState, Ending, RunState},
     store::Store,
 };
 
@@ -227,6 +227,44 @@ fn lead_twice_lets_two_ask_one_question() {
         reopens(&mut house, &planted);
         assert_eq!(prove::rebuild(house.store.log(0).unwrap()).is_err(), both, "the log shows it");
         both
+    });
+}
+
+/// Where the tests' run stands.
+fn stands(house: &House) -> RunState {
+    match house.ledger.query(&Query::Run(TENANT, RUN)) {
+        Answer::Run(Some(run)) => run.state,
+        other => panic!("the run is known: {other:?}"),
+    }
+}
+
+#[test]
+fn cancel_ignored_begins_after_a_cancel() {
+    harms_only_when_on(Bug::CancelIgnored, |planted| {
+        let (mut house, held) = House::with_tools(planted.clone()).running();
+        let owner = house.acquire(Lock::Owner, 9, 1_000_000_000);
+        let intent = begun(&house.ok(Some(held), vec![begin(1, 1, UNSAFE, 1)]));
+        house.ok(Some(owner), vec![Command::Run(run::Command::Cancel { run: RUN })]);
+        let asked =
+            [dispatch(intent), reserve(2, 1, 10), queue(3, 1)].map(|command| house.ask(Some(held), vec![command]));
+        let admitted = asked.iter().filter(|said| said.is_ok()).count();
+        assert!(admitted == 0 || admitted == 3, "all of them, or none: {asked:?}");
+        reopens(&mut house, &planted);
+        admitted > 0
+    });
+}
+
+#[test]
+fn cancel_overwritten_lets_the_worker_say_how_it_ended() {
+    harms_only_when_on(Bug::CancelOverwritten, |planted| {
+        let (mut house, held) = House::with_tools(planted.clone()).running();
+        let owner = house.acquire(Lock::Owner, 9, 1_000_000_000);
+        house.ok(Some(owner), vec![Command::Run(run::Command::Cancel { run: RUN })]);
+        let overwritten = house.ask(Some(held), vec![end(Ending::Complete)]).is_ok();
+        let complete = stands(&house) == RunState::Ended(Ending::Complete);
+        assert_eq!(complete, overwritten);
+        reopens(&mut house, &planted);
+        overwritten
     });
 }
 

@@ -14,7 +14,7 @@ use kernel::{
     planted::Planted,
     record::{self, Event, Frame},
     request::{Answer, Command, Decision, FromLedger, Outcome, Query, Refusal, Reply, Request, ToLedger},
-    run::{AttemptState, Ending},
+    run::{AttemptState, Ending, RunState},
     serve::{Announcement, Settings},
     store::{Loaded, Row, Store, StoreError, StoredFrame, memory::MemoryStore, redb::RedbStore},
 };
@@ -134,7 +134,7 @@ fn runner(told: Told, units: u32) -> Boot {
         let Answer::Run(Some(standing)) = client.query(Query::Run(TENANT, run), None).await.unwrap() else {
             panic!("the run is not known")
         };
-        assert_eq!((standing.ended, standing.units.len()), (Some(Ending::Complete), units as usize));
+        assert_eq!((standing.state, standing.units.len()), (RunState::Ended(Ending::Complete), units as usize));
     })
 }
 

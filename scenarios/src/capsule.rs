@@ -8,7 +8,7 @@ use crate::{
     invariant::Broken,
     runner::{Provenance, RunReport, RunSpec, SpecError, Verdict},
     scenario::{Scenario, StoreKind},
-    workload::{Call, Item, Unit, WorkList},
+    workload::{Call, Item, Orders, Unit, WorkList},
 };
 use faults::{Plan, parsing::explained};
 use kernel::{
@@ -133,6 +133,9 @@ pub struct WrittenItem {
     /// As in [`Item::stands_by`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stands_by: bool,
+    /// As in [`Item::orders`].
+    #[serde(default, skip_serializing_if = "Orders::is_none")]
+    pub orders: Orders,
     /// A row a call: unit, stage, input and output tokens it will use, the same at most, and when it is due in nanoseconds.
     pub units: Vec<[u64; 7]>,
     /// A row a call that is not an idempotent one of its unit's own: its place among the units, the number of its class (1 for
@@ -192,7 +195,8 @@ impl WrittenItem {
             let Call { class, shared } = unit.call;
             [place, class as u64 + 1, shared.map_or(0, |question| u64::from(question) + 1)]
         });
-        WrittenItem { run: item.run.0, user: item.user.0, stands_by: item.stands_by, units, calls: calls.collect() }
+        let Item { run, user, stands_by, orders, .. } = *item;
+        WrittenItem { run: run.0, user: user.0, stands_by, orders, units, calls: calls.collect() }
     }
 
     fn item(&self) -> Result<Item, CapsuleError> {
@@ -222,7 +226,8 @@ impl WrittenItem {
             let shared = question.checked_sub(1).map(narrow).transpose()?;
             unit.call = Call { class: *class, shared };
         }
-        Ok(Item { run: RunId(self.run), user: UserId(self.user), units, stands_by: self.stands_by })
+        let (stands_by, orders) = (self.stands_by, self.orders);
+        Ok(Item { run: RunId(self.run), user: UserId(self.user), units, stands_by, orders })
     }
 }
 

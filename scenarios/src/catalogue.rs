@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::path::Path;
 
 /// The shipped scenarios: name and file.
-const SHIPPED: [(&str, &str); 12] = [
+const SHIPPED: [(&str, &str); 13] = [
     ("fleet", include_str!("../catalogue/fleet.toml")),
     ("contention", include_str!("../catalogue/contention.toml")),
     ("edge-of-cap", include_str!("../catalogue/edge-of-cap.toml")),
@@ -21,6 +21,7 @@ const SHIPPED: [(&str, &str); 12] = [
     ("stampede", include_str!("../catalogue/stampede.toml")),
     ("effects", include_str!("../catalogue/effects.toml")),
     ("ceilings", include_str!("../catalogue/ceilings.toml")),
+    ("halt", include_str!("../catalogue/halt.toml")),
 ];
 
 /// The longest scenario file that is read.

@@ -13,6 +13,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 mod director;
 mod folder;
+mod halts;
 mod happening;
 mod observe;
 mod play;
@@ -87,6 +88,27 @@ pub struct Figures {
     /// Of those, halted for the credit limit of the provider's key.
     #[serde(default)]
     pub runs_halted_by_key: u64,
+    /// Of those, cancelled.
+    #[serde(default)]
+    pub runs_cancelled: u64,
+    /// Times a run was suspended.
+    #[serde(default)]
+    pub runs_suspended: u64,
+    /// Times a halt was set that was not on.
+    #[serde(default)]
+    pub halts: u64,
+    /// The most runs that were live, spawned and not over, when one was set.
+    #[serde(default)]
+    pub runs_live_at_halt: u64,
+    /// Calls that had been dispatched, and had not ended, when one was set.
+    #[serde(default)]
+    pub calls_out_at_halt: u64,
+    /// Of those, settled by their runs after.
+    #[serde(default)]
+    pub calls_settled_after_halt: u64,
+    /// Reserves and dispatches sequenced while one was on.
+    #[serde(default)]
+    pub invocations_halted: u64,
     /// Median wall of a run done by one incarnation from beginning to end; `None` without any.
     pub run_wall_p50_ns: Option<u64>,
     /// 99th percentile of the same.

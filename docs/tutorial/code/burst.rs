@@ -1,6 +1,6 @@
 //! Burst: every agent has one run, whose calls are all made at once.
 
-use super::{Call, Item, Unit, WorkList, Workload, run, user};
+use super::{Call, Item, Orders, Unit, WorkList, Workload, run, user};
 use crate::scenario::Scenario;
 use kernel::{id::UnitId, money::Usage};
 use sim::Stream;
@@ -33,6 +33,7 @@ fn draw(scenario: &Scenario, seed: u64) -> WorkList {
             user: user(index, sizes.agents_per_user),
             units: (0..CALLS).map(&mut unit).collect(),
             stands_by: false,
+            orders: Orders::NONE,
         }
     };
     WorkList { agents: (0..sizes.agents).map(|index| vec![item(index)]).collect(), open_loop: false }

@@ -17,7 +17,7 @@ use crate::{
     request::{self, Notice, Turn},
     reserve,
     room::{Case, Impossible, No, Ruling, Term, ensure},
-    run::{self, AttemptState},
+    run::{self, AttemptState, RunState},
     table,
 };
 use serde::{Deserialize, Serialize};
@@ -250,7 +250,7 @@ fn begin(
 ) -> Result<Ruling, No> {
     let (tenant, Effect { tool, content, key }) = (case.tenant, effect);
     authorize(tables, case, Lock::Run(tenant, run))?;
-    tables.run.open(tenant, run)?;
+    tables.run.going(case, run)?;
     let class = *tables.effect.tools.get(&(tenant, tool)).ok_or(Refusal::UnknownTool { tool })?;
     let right = (class == Class::Idempotent).then(|| Key::derived(tenant, tool, content));
     if key != right {
@@ -314,6 +314,7 @@ fn by_run<'a>(
 
 fn dispatch(tables: &table::Tables, case: &Case<'_>, intent: ReservationId) -> Result<Ruling, No> {
     let row = by_run(tables, case, intent, Phase::Pending)?;
+    tables.run.going(case, row.run)?;
     if let Some(key) = row.key {
         if let Some(Remembered { source, .. }) = tables.effect.memo.get(&(case.tenant, key)) {
             return Err(Refusal::AnsweredMeanwhile { key, answered_by: *source }.into());
@@ -474,6 +475,8 @@ fn apply_dispatched(
     let (tenant, effect) = (record.tenant, &mut tables.effect);
     let row = effect.intents.get_mut(&(tenant, intent)).filter(|row| row.phase == Phase::Pending);
     let Some(row) = row else { return Err(Impossible(format!("intent {intent} is dispatched and is not pending"))) };
+    let goes_on = tables.run.runs.get(&(tenant, row.run)).is_some_and(|run| run.state == RunState::Open);
+    ensure!(goes_on || planted.is_on(Bug::CancelIgnored), "intent {intent} is dispatched and its run was cancelled");
     (row.phase, row.since) = (Phase::Dispatched, record.seq);
     let Some(key) = row.key else { return Ok(()) };
     ensure!(effect.memo.get(&(tenant, key)).is_none(), "intent {intent} leaves after its question was answered");

@@ -22,7 +22,7 @@ use kernel::{
     id::{Fence, RunId, TaskId, UnitId},
     lease::{self, Authority, Lock},
     request::{Answer, Command, Query, Refusal, RunStanding},
-    run::{self, AttemptState, Ending, HaltReason, Purpose},
+    run::{self, AttemptState, Ending, HaltReason, Purpose, RunState},
 };
 use sim::{NodeId, Task, Time, World};
 use std::{
@@ -92,6 +92,8 @@ struct Memory {
     /// What stopped it, if it is to end halted: it begins no further unit. Its lanes say so here as they hear of it, for a lane may
     /// be dropped before it says anything else.
     halted: Rc<Cell<Option<HaltReason>>>,
+    /// Whether something of it was not begun because it was cancelled.
+    cancelled: bool,
     /// Whether it asked for the run's end, perhaps without learning the answer.
     asked_end: bool,
     /// Rounds in a row that did not go by the book.
@@ -126,6 +128,8 @@ enum Played {
 enum Worked {
     /// It has ended.
     Over(Ending),
+    /// It was suspended first, and the lease given up with that.
+    Suspended,
     /// The lease was lost first.
     Lost,
 }
@@ -172,24 +176,29 @@ impl Agent {
             calls: 0,
             whole: !item.stands_by && self.lines.incarnation == 0,
             halted: Rc::default(),
+            cancelled: false,
             asked_end: false,
             odd_rounds: 0,
         };
         while let Some(hold) = self.acquire(item, &mut memory).await {
+            if item.orders.cancelled_after_ns.is_some() {
+                self.casting.stage.to_cancel.borrow_mut().insert(item.run);
+            }
             match self.work(item, &hold, &mut memory).await {
                 Worked::Over(ending) => {
                     if memory.asked_end {
                         self.note_over(item, ending, &memory);
                     }
                     hold.give_back();
-                    return;
+                    break;
                 }
-                Worked::Lost => {
+                Worked::Suspended | Worked::Lost => {
                     hold.let_go();
                     memory.whole = false;
                 }
             }
         }
+        self.casting.stage.to_cancel.borrow_mut().remove(&item.run);
     }
 
     fn note_over(&self, item: &Item, ending: Ending, memory: &Memory) {
@@ -221,7 +230,7 @@ impl Agent {
                         self.world.sleep(third).await;
                         continue;
                     }
-                    Some(RunStanding { ended: Some(_), .. }) if !memory.asked_end => return None,
+                    Some(RunStanding { state: RunState::Ended(_), .. }) if !memory.asked_end => return None,
                     _ => {}
                 }
             } else if !may_begin && memory.began.is_none() {
@@ -246,7 +255,11 @@ impl Agent {
                         return Some(hold);
                     }
                 }
-                Some(Err(Refusal::Lease(lease::Refusal::Held { .. } | lease::Refusal::WaiterExpired { .. })))
+                Some(Err(Refusal::Lease(
+                    lease::Refusal::Held { .. }
+                    | lease::Refusal::WaiterExpired { .. }
+                    | lease::Refusal::Suspended { .. },
+                )))
                 | None => {}
                 Some(Err(Refusal::Admit(admit::Refusal::Halted { .. }))) => self.world.sleep(third).await,
                 // Past a quota, another's by name, or gone: nothing that asking again today would mend.
@@ -311,6 +324,7 @@ impl Agent {
         memory: &mut Memory,
     ) -> Worked {
         let mut known = if memory.whole { Some(Known::new()) } else { None };
+        let mut suspensions = 0;
         loop {
             let Some(units) = &mut known else {
                 let read = {
@@ -318,8 +332,10 @@ impl Agent {
                     self.standing(stint.item.run).await
                 };
                 match read {
-                    Some(RunStanding { ended: Some(ending), .. }) => return Worked::Over(ending),
-                    Some(RunStanding { units, .. }) => known = Some(known_of(&units)),
+                    Some(RunStanding { state: RunState::Ended(ending), .. }) => return Worked::Over(ending),
+                    Some(RunStanding { units, suspensions: before, .. }) => {
+                        (known, suspensions) = (Some(known_of(&units)), before);
+                    }
                     None => known = Some(Known::new()),
                 }
                 continue;
@@ -328,6 +344,16 @@ impl Agent {
                 return Worked::Lost;
             }
             match next(&stint.item, units, memory, self.casting.work.open_loop) {
+                Next::Work(jobs) if suspensions == 0 && awaits_approval(&stint.item, &jobs) => {
+                    match self.suspend(stint, memory).await {
+                        Err(Lost) => return Worked::Lost,
+                        Ok(true) => return Worked::Suspended,
+                        Ok(false) => {
+                            known = None; // it was cancelled, or suspended by a request thought lost
+                            self.pause_after_odd_round(memory).await;
+                        }
+                    }
+                }
                 Next::Work(jobs) => {
                     let round = Rc::new(Round::new(jobs));
                     match self.play(stint, &round, newspaper, memory).await {
@@ -405,6 +431,10 @@ impl Agent {
                     memory.halted.set(memory.halted.get().or(Some(reason)));
                     round.begin_no_more();
                 }
+                Some(News::Cancelled) => {
+                    memory.cancelled = true;
+                    round.begin_no_more();
+                }
                 Some(News::Lost) | None => {
                     stint.hold.let_go();
                     return stopped(Played::Lost);
@@ -412,6 +442,14 @@ impl Agent {
             }
         }
         Played::Through
+    }
+
+    /// Has the run wait for its approval; whether the ledger recorded that, and with it that the lease is given up.
+    async fn suspend(&self, stint: &Stint, memory: &Memory) -> Result<bool, Lost> {
+        self.casting.stage.leave_to_owner();
+        let _asking = memory.meter.ask();
+        let suspend = Command::Run(run::Command::Suspend { run: stint.item.run });
+        Ok(stint.hold.ask_while_held(vec![suspend]).await?.is_ok())
     }
 
     /// Asks for the run's end; whether the ledger recorded it.
@@ -439,7 +477,7 @@ fn known_of(units: &[kernel::request::UnitStanding]) -> Known {
 /// earliest stage that has work left; then the end. In an open loop every unit has its turn. In a run that
 /// is stopped only what is still running has.
 fn next(item: &Item, known: &Known, memory: &Memory, open_loop: bool) -> Next {
-    let (given_up, halted) = (&memory.given_up, memory.halted.get());
+    let (given_up, halted, cancelled) = (&memory.given_up, memory.halted.get(), memory.cancelled);
     let (mut jobs, mut failed, mut is_left) = (Vec::new(), false, false);
     let mut stages: Vec<u32> = item.units.iter().map(|unit| unit.stage).collect();
     stages.sort_unstable();
@@ -447,7 +485,7 @@ fn next(item: &Item, known: &Known, memory: &Memory, open_loop: bool) -> Next {
     for stage in stages {
         let of_stage = || item.units.iter().filter(|unit| unit.stage == stage);
         failed |= of_stage().any(|unit| has_failed(unit, known.get(&unit.unit), given_up));
-        let may_begin = halted.is_none() && (open_loop || !failed && jobs.is_empty());
+        let may_begin = halted.is_none() && !cancelled && (open_loop || !failed && jobs.is_empty());
         for unit in of_stage() {
             match job(unit, known.get(&unit.unit), given_up) {
                 Some(job) if may_begin || job.open.is_some() => jobs.push(job),
@@ -460,10 +498,17 @@ fn next(item: &Item, known: &Known, memory: &Memory, open_loop: bool) -> Next {
         return Next::Work(jobs);
     }
     Next::End(match (failed, halted) {
+        _ if cancelled && (failed || is_left) => Ending::Cancelled,
         (_, Some(reason)) if failed || is_left => Ending::Halted(reason),
         (true, _) => Ending::Incomplete,
         (false, _) => Ending::Complete,
     })
+}
+
+/// Whether a run has to wait for an approval before any of these jobs, none of which has begun.
+fn awaits_approval(item: &Item, jobs: &[Job]) -> bool {
+    let not_yet = |before: u32| jobs.iter().all(|job| job.open.is_none() && job.unit.stage >= before);
+    item.orders.approval.is_some_and(|approval| not_yet(approval.before_stage))
 }
 
 /// Whether a unit will not succeed any more.

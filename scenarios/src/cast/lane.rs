@@ -72,6 +72,8 @@ pub(super) enum News {
     GivenUp,
     /// A unit was not begun, and the run is to end halted.
     Halted(HaltReason),
+    /// The run was cancelled, and a unit was not begun for it.
+    Cancelled,
     /// The lease is not held any more.
     Lost,
 }
@@ -167,6 +169,8 @@ enum Ended {
     GivenUp,
     /// It was not begun, and will not be: the run is to end halted.
     Halted(HaltReason),
+    /// The run was cancelled: nothing more of it is begun.
+    Cancelled,
     /// The ledger's answer does not fit what the lane knows: the run must be read again.
     Puzzled,
     Lost,
@@ -200,6 +204,10 @@ impl Agent {
                         round.given_up.borrow_mut().push(job.unit.unit);
                         let _gone = stint.news.send(News::Halted(reason));
                     }
+                    Ended::Cancelled => {
+                        round.given_up.borrow_mut().push(job.unit.unit);
+                        let _gone = stint.news.send(News::Cancelled);
+                    }
                     Ended::Puzzled => {}
                     Ended::Lost => {
                         let _gone = stint.news.send(News::Lost);
@@ -229,6 +237,7 @@ impl Agent {
                 Begun::Recalled => return Ended::Succeeded(attempt),
             };
             let told = match phase {
+                Phase::Pending if self.leaves_early(stint, key) => self.call(stint, unit, attempt, key).await,
                 Phase::Pending => match self.dispatch(stint, unit, attempt, key).await {
                     Ok(Dispatched::Leaves) => self.call(stint, unit, attempt, key).await,
                     Ok(Dispatched::Superseded) => {
@@ -299,6 +308,7 @@ impl Agent {
                 }
                 Refusal::Admit(admit::Refusal::Halted { .. }) => return Err(Ended::Halted(HaltReason::Owner)),
                 Refusal::Admit(_) => return Err(Ended::GivenUp),
+                Refusal::Run(run::Refusal::Cancelled { .. }) => return Err(Ended::Cancelled),
                 Refusal::Reserve(OverCap { .. } | NoCap { .. } | NoPrice { .. } | Nothing | TooMuch { .. }) => {
                     return Err(Ended::GivenUp);
                 }
@@ -325,7 +335,21 @@ impl Agent {
         }
     }
 
-    /// States that the call is about to leave. Halted, or answered or led by another meanwhile, the attempt is cancelled: nothing
+    /// [`Bug::LeaveEarly`]: whether the call leaves now, its dispatch being on its way.
+    fn leaves_early(&self, stint: &Stint, key: ReservationId) -> bool {
+        self.casting.planted.reach(Bug::LeaveEarly);
+        let leaves = self.casting.planted.is_on(Bug::LeaveEarly);
+        if leaves {
+            let dispatch = Command::Effect(effect::Command::Dispatch { intent: key });
+            let hold = stint.hold.clone();
+            self.world.spawn(async move {
+                let _too_late = hold.ask(Duration::ZERO, None, vec![dispatch]).await;
+            });
+        }
+        leaves
+    }
+
+    /// States that the call is about to leave. Halted, or cancelled, or answered or led by another meanwhile, the attempt is cancelled: nothing
     /// of it has left.
     async fn dispatch(
         &self,
@@ -350,6 +374,7 @@ impl Agent {
             Ok(Some(Err(Refusal::Admit(admit::Refusal::Halted { .. })))) => {
                 (Some(Ended::Halted(HaltReason::Owner)), None)
             }
+            Ok(Some(Err(Refusal::Run(run::Refusal::Cancelled { .. })))) => (Some(Ended::Cancelled), None),
             Ok(Some(Err(Refusal::Effect(
                 effect::Refusal::InFlight { .. } | effect::Refusal::AnsweredMeanwhile { .. },
             )))) => (None, Some(Dispatched::Superseded)),
@@ -462,14 +487,21 @@ impl Agent {
     }
 
     /// Reports how an attempt ended; long unanswered it reports anew, under another number. Should both be decided, the second
-    /// is refused, and the run is read again.
-    async fn report(&self, stint: &Stint, unit: &Unit, commands: Vec<Command>) -> Result<(), Ended> {
+    /// is refused, and the run is read again. Of a run that was cancelled no next attempt is queued.
+    async fn report(&self, stint: &Stint, unit: &Unit, mut commands: Vec<Command>) -> Result<(), Ended> {
         let _asking = stint.meter.ask();
         stint.unheard.borrow_mut().insert(unit.unit, commands.clone());
-        let mut patience = ANEW;
+        let (mut patience, mut reported) = (ANEW, Ok(()));
         let decided = loop {
             match stint.hold.ask(Duration::ZERO, Some(patience), commands.clone()).await {
-                Ok(Some(Ok(_))) => break Ok(()),
+                Ok(Some(Ok(_))) => break reported,
+                Ok(Some(Err(Refusal::Run(run::Refusal::Cancelled { .. } | run::Refusal::Ended { .. }))))
+                    if matches!(commands.last(), Some(Command::Run(run::Command::Queue { .. }))) =>
+                {
+                    commands.pop();
+                    stint.unheard.borrow_mut().insert(unit.unit, commands.clone());
+                    reported = Err(Ended::Cancelled);
+                }
                 Ok(Some(Err(_))) => break Err(Ended::Puzzled),
                 Ok(None) => patience *= 2,
                 Err(Lost) => return Err(Ended::Lost), // and the report is left to be made late

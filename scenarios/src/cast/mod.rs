@@ -23,7 +23,7 @@ use faults::{Fault, Plan, Target};
 use kernel::{
     admit::Quota,
     effect::Class,
-    id::{TenantId, ToolId},
+    id::{RunId, TenantId, ToolId},
     money::MicroUsd,
     planted::Planted,
     reserve::Level,
@@ -91,7 +91,9 @@ pub struct Stage {
     pub owner_idle: Cell<bool>,
     /// The kinds of fault that made a difference in the cast; see [`Stage::felt`].
     pub felt_kinds: RefCell<std::collections::BTreeSet<faults::Kind>>,
-    /// How often an attempt was left to the owner; see [`Stage::leave_to_owner`].
+    /// Runs that were begun and that the owner is to cancel, and are not over as far as their agents know.
+    pub to_cancel: RefCell<std::collections::BTreeSet<RunId>>,
+    /// How often an attempt or a run was left to the owner; see [`Stage::leave_to_owner`].
     pub left_to_owner: Cell<u64>,
 }
 
@@ -101,7 +103,8 @@ impl Stage {
         self.felt_kinds.borrow_mut().insert(kind);
     }
 
-    /// Tells the owner, before it is recorded, that an attempt's outcome is unknown: it is not idle until it has looked.
+    /// Tells the owner, before it is recorded, that an attempt's outcome is unknown or that a run waits for it: it is not idle until
+    /// it has looked.
     pub fn leave_to_owner(&self) {
         self.left_to_owner.set(self.left_to_owner.get() + 1);
         self.owner_idle.set(false);

@@ -266,6 +266,8 @@ impl Tour<'_> {
             vec![settle(key, most), succeeded],
             vec![settle(ReservationId(u64::MAX), USAGE)],
             vec![self.end(Ending::Complete)],
+            vec![self.end(Ending::Cancelled)],
+            vec![Command::Run(run::Command::Suspend { run })],
         ];
         // Without a quota a run may be as deep as it likes.
         let deepest = self.me.casting.quota().map(|quota| quota.depth_tier).filter(|tier| *tier < DepthTier(u8::MAX));
@@ -280,7 +282,17 @@ impl Tour<'_> {
         let halt = Command::Admit(admit::Command::SetHalt { tenant: TENANT, switch: Switch::Halted });
         let cap = |level| Command::Reserve(reserve::Command::SetCap { tenant: TENANT, level, cap: MicroUsd::ZERO });
         let resolve = Command::Reserve(reserve::Command::Resolve { reservation: live, charged: None });
-        let orders = || vec![vec![halt.clone()], vec![cap(Level::Unit)], vec![resolve.clone()]];
+        let (cancel, resume) = (run::Command::Cancel { run: self.run }, run::Command::Resume { run: self.run });
+        let (cancel, resume) = (Command::Run(cancel), Command::Run(resume));
+        let orders = || {
+            vec![
+                vec![halt.clone()],
+                vec![cap(Level::Unit)],
+                vec![resolve.clone()],
+                vec![cancel.clone()],
+                vec![resume.clone()],
+            ]
+        };
         self.me.try_each(Some(held), orders()).await;
         let Some(owner) = self.me.take(Lock::Owner, 0).await else { return };
         let classless = effect::Command::Register { tenant: TENANT, tool: ToolId(u32::MAX), class: None };
@@ -289,7 +301,13 @@ impl Tour<'_> {
         self.me
             .try_each(
                 Some(owner),
-                vec![vec![resolve.clone()], vec![cap(Level::LedgerDay)], vec![quota], vec![classless]],
+                vec![
+                    vec![resolve.clone()],
+                    vec![cap(Level::LedgerDay)],
+                    vec![quota],
+                    vec![classless],
+                    vec![resume.clone()],
+                ],
             )
             .await;
         self.me.give(owner).await;
@@ -395,7 +413,9 @@ impl Tour<'_> {
 
     /// Ends whatever is left of its own run.
     async fn clear_up(&self) {
-        while let Some(RunStanding { ended: None, units }) = self.me.standing(self.run).await {
+        while let Some(RunStanding { state, units, .. }) = self.me.standing(self.run).await
+            && state.ended().is_none()
+        {
             let Some(held) = self.me.take(Lock::Run(TENANT, self.run), 1).await else {
                 self.me.world.sleep(self.me.casting.scenario.ledger.lease / 3).await;
                 continue;
@@ -423,7 +443,8 @@ impl Tour<'_> {
         let (me, lists) = (self.me, &self.me.casting.work.agents);
         let list = &lists[(me.world.random() % lists.len() as u64) as usize];
         for item in list.iter().take(2) {
-            let Some(RunStanding { ended: None, units }) = me.standing(item.run).await else { continue };
+            let standing = me.standing(item.run).await.filter(|standing| standing.state.ended().is_none());
+            let Some(RunStanding { units, .. }) = standing else { continue };
             let Some(open) = units.iter().find(|at| at.open) else { continue };
             let Some(reservation) = open.reservation else { continue };
             let (lock, executor) = (Lock::Run(TENANT, item.run), me.executor(0));

@@ -14,8 +14,8 @@ use super::{
         Submitted, Turn,
     },
     wire::{
-        AdmitRefusal, DAY_NS, EffectRefusal, LeaseRefusal, Level, Lock, Phase, Refusal, ReserveRefusal, RunRefusal,
-        State,
+        AdmitRefusal, DAY_NS, EffectRefusal, Ending, LeaseRefusal, Level, Lock, Phase, Refusal, ReserveRefusal,
+        RunRefusal, State,
     },
     writers::Writers,
 };
@@ -112,7 +112,7 @@ pub(super) fn against(command: &Command, asked: &Submitted, before: &Before<'_>)
             };
             gate.map(No::from)
                 .or_else(|| before.authority(&asked.request, Lock::Run(tenant, run)))
-                .or_else(|| before.open(tenant, run))
+                .or_else(|| before.going(tenant, run))
                 .or_else(|| before.reserve(asked, (run, unit, attempt), model, worst))
         }
         Command::Reserve(command) => before.money(command, &asked.request),
@@ -164,6 +164,23 @@ impl Before<'_> {
         }
     }
 
+    /// What is against beginning something of a run.
+    fn going(&self, tenant: u32, run: u64) -> Option<No> {
+        self.open(tenant, run).or_else(|| {
+            let row = self.runs.run(tenant, run)?;
+            match (row.suspended, row.cancelled) {
+                (true, _) => Some(RunRefusal::Suspended { run }.into()),
+                (false, Some(_)) => Some(RunRefusal::Cancelled { run }.into()),
+                (false, None) => None,
+            }
+        })
+    }
+
+    fn running(&self, tenant: u32, run: u64) -> Option<No> {
+        let (unit, attempt) = self.runs.running(tenant, run)?;
+        Some(RunRefusal::AttemptRunning { run, unit, attempt }.into())
+    }
+
     fn lease(&self, command: LeaseCommand, asked: &Submitted) -> Option<No> {
         let tenant = asked.request.tenant;
         let (lock, executor) = match command {
@@ -187,6 +204,12 @@ impl Before<'_> {
             Some(grant) => {
                 let (holder, fence, until) = (grant.executor, self.writers.highest(lock), grant.until);
                 Some(LeaseRefusal::Held { lock, holder, fence, until }.into())
+            }
+            None if matches!(lock, Lock::Run(of, run) if self.runs.run(of, run).is_some_and(|row| row.suspended)) => {
+                Some(match waits && in_term {
+                    true => No::Waits(Turn::Lock(lock)),
+                    false => LeaseRefusal::Suspended { lock }.into(),
+                })
             }
             None => (waits && !in_term).then(|| LeaseRefusal::WaiterExpired { lock, now: self.time }.into()),
         }
@@ -302,20 +325,35 @@ impl Before<'_> {
             }
             RunCommand::Queue { run, unit, attempt } => {
                 let authority = self.authority(request, Lock::Run(tenant, run));
-                authority.or_else(|| self.open(tenant, run)).or_else(|| {
+                authority.or_else(|| self.going(tenant, run)).or_else(|| {
                     let is_new = self.runs.state((tenant, run, unit, attempt)).is_none();
                     let next = self.runs.next_attempt(tenant, run, unit).filter(|_| is_new);
                     let wrong = ReserveRefusal::WrongAttempt { run, unit, attempt, next };
                     (next != Some(attempt)).then(|| wrong.into())
                 })
             }
-            RunCommand::End { run, .. } => {
+            RunCommand::End { run, outcome } => {
                 let authority = self.authority(request, Lock::Run(tenant, run));
                 authority.or_else(|| self.open(tenant, run)).or_else(|| {
-                    let (unit, attempt) = self.runs.running(tenant, run)?;
-                    Some(RunRefusal::AttemptRunning { run, unit, attempt }.into())
+                    let cancelled = self.runs.run(tenant, run).is_some_and(|row| row.cancelled.is_some());
+                    match (cancelled, outcome == Ending::Cancelled) {
+                        (true, false) => Some(RunRefusal::Cancelled { run }.into()),
+                        (false, true) => Some(RunRefusal::NotCancelled { run }.into()),
+                        _ => self.running(tenant, run),
+                    }
                 })
             }
+            RunCommand::Suspend { run } => {
+                let authority = self.authority(request, Lock::Run(tenant, run));
+                authority.or_else(|| self.going(tenant, run)).or_else(|| self.running(tenant, run))
+            }
+            RunCommand::Resume { run } => {
+                self.authority(request, Lock::Owner).or_else(|| self.open(tenant, run)).or_else(|| {
+                    let suspended = self.runs.run(tenant, run).is_some_and(|row| row.suspended);
+                    (!suspended).then(|| RunRefusal::NotSuspended { run }.into())
+                })
+            }
+            RunCommand::Cancel { run } => self.authority(request, Lock::Owner).or_else(|| self.open(tenant, run)),
         }
     }
 
@@ -332,19 +370,22 @@ impl Before<'_> {
                 };
                 gate.map(No::from)
                     .or_else(|| self.authority(request, Lock::Run(tenant, run)))
-                    .or_else(|| self.open(tenant, run))
+                    .or_else(|| self.going(tenant, run))
                     .or_else(|| self.begin(asked, (run, unit, attempt), effect, model, worst))
             }
             EffectCommand::Dispatch { intent } => {
                 let halted = self.budget.halted(tenant).map(No::from);
-                halted.or_else(|| self.movable(request, intent, Phase::Pending)).or_else(|| {
-                    let key = self.effects.intent(intent)?.key?;
-                    if let Some((answered_by, _)) = self.effects.answer(tenant, key) {
-                        return Some(EffectRefusal::AnsweredMeanwhile { key, answered_by: *answered_by }.into());
-                    }
-                    let leader = self.effects.leader(tenant, key).filter(|leader| *leader != intent)?;
-                    Some(EffectRefusal::InFlight { key, leader }.into())
-                })
+                halted
+                    .or_else(|| self.movable(request, intent, Phase::Pending))
+                    .or_else(|| self.going(tenant, self.effects.intent(intent)?.made_for.1))
+                    .or_else(|| {
+                        let key = self.effects.intent(intent)?.key?;
+                        if let Some((answered_by, _)) = self.effects.answer(tenant, key) {
+                            return Some(EffectRefusal::AnsweredMeanwhile { key, answered_by: *answered_by }.into());
+                        }
+                        let leader = self.effects.leader(tenant, key).filter(|leader| *leader != intent)?;
+                        Some(EffectRefusal::InFlight { key, leader }.into())
+                    })
             }
             EffectCommand::Commit { intent, ref response } => {
                 self.movable(request, intent, Phase::Dispatched).or_else(|| {

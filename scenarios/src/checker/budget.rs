@@ -336,8 +336,9 @@ impl Budget {
                     self.await_less((tenant, run));
                 }
             }
-            Ran::AttemptQueued { .. } | Ran::Recalled { .. } => {}
-            Ran::Ended { run, .. } => {
+            Ran::AttemptQueued { .. } | Ran::Recalled { .. } | Ran::Suspended { .. } | Ran::Resumed { .. } => {}
+            Ran::Cancelled { running: 1.., .. } => {}
+            Ran::Ended { run, .. } | Ran::Cancelled { run, .. } => {
                 let open = self.awaited.get(&(tenant, run)).copied().unwrap_or(0);
                 found.must(Rule::NoneOpen, place, open == 0, || {
                     format!("run {run} ends with {open} reservations open whose outcome is not unknown")

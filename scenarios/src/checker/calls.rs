@@ -4,7 +4,7 @@ use super::{
     budget::cost,
     findings::{Findings, Place, Rule},
     told::{Answered, Fact},
-    wire::{Budgeted, EffectClass, Effected, Event, Price, Ran, Record, State, Usage},
+    wire::{Admitted, Budgeted, EffectClass, Effected, Event, Price, Ran, Record, State, Switch, Usage},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +32,8 @@ struct Key {
     /// Whether its call can be made but once, and may have left.
     once: bool,
     dispatched: bool,
+    /// The halt that was on when it was dispatched.
+    halted_by: Option<u64>,
     /// The key that it shares with whoever asks the same.
     shared: Option<(u32, super::wire::Key)>,
     /// The last call of each sender, while the key is open.
@@ -56,6 +58,9 @@ pub(super) struct Calls {
     settled: u128,
     invoice: u128,
     open: u128,
+    /// The switches that are on, each with the record that set it, and whether any ever was.
+    halts: BTreeMap<u32, u64>,
+    ever_halted: bool,
 }
 
 impl Calls {
@@ -72,6 +77,8 @@ impl Calls {
             settled: 0,
             invoice: 0,
             open: 0,
+            halts: BTreeMap::new(),
+            ever_halted: false,
         }
     }
 
@@ -108,8 +115,15 @@ impl Calls {
                 let row = self.keys.entry(intent).or_default();
                 (row.once, row.shared) = (class != EffectClass::Idempotent, key.map(|key| (tenant, key)));
             }
+            Event::Admit(Admitted::HaltSet { tenant, switch: Switch::Halted }) => {
+                self.halts.entry(tenant).or_insert(seq);
+                self.ever_halted = true;
+            }
+            Event::Admit(Admitted::HaltSet { tenant, switch: Switch::Open }) => drop(self.halts.remove(&tenant)),
             Event::Effect(Effected::Dispatched { intent }) => {
-                self.keys.entry(intent).or_default().dispatched = true;
+                let halted = [0, tenant].iter().find_map(|switch| self.halts.get(switch).copied());
+                let row = self.keys.entry(intent).or_default();
+                (row.dispatched, row.halted_by) = (true, halted);
             }
             Event::Run(Ran::AttemptStarted { run, unit, attempt, reservation }) => {
                 self.running.insert((tenant, run, unit, attempt), reservation);
@@ -177,6 +191,12 @@ impl Calls {
                     true => format!("call {key}, which can be made but once, leaves again"),
                     false => format!("call {key} leaves before its dispatch is durable"),
                 });
+                if self.ever_halted {
+                    let halted = row.halted_by;
+                    found.must(Rule::Halt, place, halted.is_none(), || {
+                        format!("call {key} leaves, dispatched during the halt that record {halted:?} set")
+                    });
+                }
                 row.sent = true;
                 if row.open {
                     row.calls.retain(|call| call.sender != sender);

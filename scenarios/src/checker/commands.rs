@@ -5,8 +5,8 @@ use super::{
     requests::Part,
     told::{AdmitCommand, Command, EffectCommand, LeaseCommand, ReserveCommand, RunCommand, plain_outcome},
     wire::{
-        Admitted, Budgeted, EffectOutcome, Effected, Event, LeaseOutcome, Leased, Outcome, Ran, Record, ReserveOutcome,
-        State,
+        Admitted, Budgeted, EffectOutcome, Effected, Ending, Event, LeaseOutcome, Leased, Lock, Outcome, Ran, Record,
+        ReserveOutcome, State,
     },
 };
 
@@ -43,21 +43,48 @@ pub(super) fn made(
             }
         }
         Command::Run(RunCommand::EndAttempt { run, unit, attempt, state }) => {
-            one(event == Some(&Event::Run(Ran::AttemptEnded { run, unit, attempt, state })))
+            let tenant = part.asked.request.tenant;
+            let row = before.runs.run(tenant, run)?;
+            let ran = before.runs.state((tenant, run, unit, attempt)) == Some(State::Running);
+            let mut right = vec![Event::Run(Ran::AttemptEnded { run, unit, attempt, state })];
+            if row.cancelled.is_some() && ran && row.running == 1 {
+                right.extend(ending(before, tenant, run, Ending::Cancelled));
+            }
+            all(left, &right)
+        }
+        Command::Run(RunCommand::Suspend { run }) => {
+            let lock = Lock::Run(part.asked.request.tenant, run);
+            let fence = before.writers.highest(lock);
+            all(left, &[Event::Run(Ran::Suspended { run }), Event::Lease(Leased::Yielded { lock, fence })])
+        }
+        Command::Run(RunCommand::Resume { run }) => one(event == Some(&Event::Run(Ran::Resumed { run }))),
+        Command::Run(RunCommand::Cancel { run }) => {
+            let row = before.runs.run(part.asked.request.tenant, run)?;
+            let cancelled = Event::Run(Ran::Cancelled { run, running: row.running });
+            if row.cancelled.is_some() { Some(0) } else { one(event == Some(&cancelled)) }
         }
         Command::Run(RunCommand::Queue { run, unit, attempt }) => {
             one(event == Some(&Event::Run(Ran::AttemptQueued { run, unit, attempt })))
         }
         Command::Run(RunCommand::End { run, outcome }) => {
-            let state = State::Cancelled;
-            let queued = before.runs.queued(part.asked.request.tenant, run);
-            let cancelled = queued.map(|(unit, attempt)| Ran::AttemptEnded { run, unit, attempt, state });
-            let right: Vec<Event> = cancelled.chain([Ran::Ended { run, outcome }]).map(Event::Run).collect();
-            let fits = left.len() >= right.len() && left.iter().zip(&right).all(|(found, right)| found.event == *right);
-            fits.then_some(right.len())
+            all(left, &ending(before, part.asked.request.tenant, run, outcome))
         }
         Command::Effect(ref command) => effected(command, outcome, left, part, before),
     }
+}
+
+/// How many records there should be, if those are at the head of what is left.
+fn all(left: &[Record], right: &[Event]) -> Option<usize> {
+    let fits = left.len() >= right.len() && left.iter().zip(right).all(|(found, right)| found.event == *right);
+    fits.then_some(right.len())
+}
+
+/// What ends a run: its queued attempts go first.
+fn ending(before: &Before<'_>, tenant: u32, run: u64, outcome: Ending) -> Vec<Event> {
+    let state = State::Cancelled;
+    let queued = before.runs.queued(tenant, run);
+    let cancelled = queued.map(|(unit, attempt)| Ran::AttemptEnded { run, unit, attempt, state });
+    cancelled.chain([Ran::Ended { run, outcome }]).map(Event::Run).collect()
 }
 
 /// What a command about an effect made.

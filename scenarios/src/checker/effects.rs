@@ -170,7 +170,12 @@ impl Effects {
                     )
                 });
             }
-            Ran::Spawned { .. } | Ran::Ended { .. } | Ran::AttemptQueued { .. } => {}
+            Ran::Spawned { .. }
+            | Ran::Ended { .. }
+            | Ran::AttemptQueued { .. }
+            | Ran::Suspended { .. }
+            | Ran::Resumed { .. }
+            | Ran::Cancelled { .. } => {}
         }
     }
 

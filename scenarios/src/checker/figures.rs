@@ -5,7 +5,10 @@ use super::{
     findings::{Findings, Place, Rule, Status},
     story::Closing,
     told::{DOWN, FAULT, Fact, LEDGER, Reply, Submitted, Turn},
-    wire::{Budgeted, Effected, Ending, Event, HaltReason, LeaseRefusal, Leased, Ran, Record, Refusal, ReserveRefusal},
+    wire::{
+        Admitted, Budgeted, Effected, Ending, Event, HaltReason, LeaseRefusal, Leased, Ran, Record, Refusal,
+        ReserveRefusal, Switch,
+    },
 };
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -52,6 +55,18 @@ pub(super) struct Tally {
     runs_complete: u64,
     runs_halted_by_owner: u64,
     runs_halted_by_key: u64,
+    runs_cancelled: u64,
+    runs_suspended: u64,
+    /// Halts that are on.
+    on: BTreeSet<u32>,
+    live: BTreeSet<(u32, u64)>,
+    /// Calls that are dispatched and have not ended: whose, and whether a halt met them.
+    out: BTreeMap<u64, (u32, bool)>,
+    halts: u64,
+    live_at_halt: u64,
+    out_at_halt: u64,
+    settled_after_halt: u64,
+    invocations_halted: u64,
     over_cap: u64,
     writes_refused: u64,
     refusals: BTreeMap<String, u64>,
@@ -102,6 +117,7 @@ impl Tally {
     /// A record, the first time it is told.
     pub(super) fn record(&mut self, record: &Record, time_ns: u64) {
         self.records += 1;
+        self.halted(record);
         match &record.event {
             Event::Reserve(Budgeted::Reserved { reservation, worst, .. }) => {
                 self.admitted += 1;
@@ -124,9 +140,15 @@ impl Tally {
                 match outcome {
                     Ending::Halted(HaltReason::Owner) => self.runs_halted_by_owner += 1,
                     Ending::Halted(HaltReason::Key) => self.runs_halted_by_key += 1,
+                    Ending::Cancelled => self.runs_cancelled += 1,
                     Ending::Complete | Ending::Incomplete => {}
                 }
             }
+            Event::Run(Ran::Cancelled { running: 0, .. }) => {
+                self.runs_ended += 1;
+                self.runs_cancelled += 1;
+            }
+            Event::Run(Ran::Suspended { .. }) => self.runs_suspended += 1,
             Event::Effect(Effected::Decided { outcome: Err(refusal), .. }) => {
                 *self.refusals.entry(refusal.kind()).or_default() += 1;
                 match refusal {
@@ -137,6 +159,40 @@ impl Tally {
                     _ => {}
                 }
             }
+            _ => {}
+        }
+    }
+
+    /// What a halt met, and what it should have stopped.
+    fn halted(&mut self, record: &Record) {
+        let tenant = record.tenant;
+        let is_on = self.on.contains(&tenant) || self.on.contains(&0);
+        match record.event {
+            Event::Admit(Admitted::HaltSet { tenant: switch, switch: Switch::Halted }) if self.on.insert(switch) => {
+                let met = |of: u32| switch == 0 || of == switch;
+                self.halts += 1;
+                let live = self.live.iter().filter(|(of, _)| met(*of)).count() as u64;
+                self.live_at_halt = self.live_at_halt.max(live);
+                for (_, is_met) in self.out.values_mut().filter(|(of, is_met)| met(*of) && !*is_met) {
+                    *is_met = true;
+                    self.out_at_halt += 1;
+                }
+            }
+            Event::Admit(Admitted::HaltSet { tenant: switch, switch: Switch::Open }) => drop(self.on.remove(&switch)),
+            Event::Run(Ran::Spawned { run, .. }) => drop(self.live.insert((tenant, run))),
+            Event::Run(Ran::Ended { run, .. } | Ran::Cancelled { run, running: 0 }) => {
+                self.live.remove(&(tenant, run));
+            }
+            Event::Reserve(Budgeted::Reserved { .. }) => self.invocations_halted += u64::from(is_on),
+            Event::Effect(Effected::Dispatched { intent }) => {
+                self.invocations_halted += u64::from(is_on);
+                self.out.insert(intent, (tenant, false));
+            }
+            Event::Reserve(Budgeted::Settled { reservation, by_owner, .. }) => {
+                let met = self.out.remove(&reservation).is_some_and(|(_, met)| met);
+                self.settled_after_halt += u64::from(met && !by_owner);
+            }
+            Event::Reserve(Budgeted::Released { reservation, .. }) => drop(self.out.remove(&reservation)),
             _ => {}
         }
     }
@@ -223,6 +279,13 @@ impl Sources<'_> {
             ("runs_complete", Ok(json!(tally.runs_complete))),
             ("runs_halted_by_owner", Ok(json!(tally.runs_halted_by_owner))),
             ("runs_halted_by_key", Ok(json!(tally.runs_halted_by_key))),
+            ("runs_cancelled", Ok(json!(tally.runs_cancelled))),
+            ("runs_suspended", Ok(json!(tally.runs_suspended))),
+            ("halts", Ok(json!(tally.halts))),
+            ("runs_live_at_halt", Ok(json!(tally.live_at_halt))),
+            ("calls_out_at_halt", Ok(json!(tally.out_at_halt))),
+            ("calls_settled_after_halt", Ok(json!(tally.settled_after_halt))),
+            ("invocations_halted", Ok(json!(tally.invocations_halted))),
             ("run_wall_p50_ns", tally.wall(0.5).ok_or_else(|| "it needs a histogram".into())),
             ("run_wall_p99_ns", tally.wall(0.99).ok_or_else(|| "it needs a histogram".into())),
             ("calls_per_1000_s", Ok(per(tally.served, tally.last_settled_ns, 1_000_000_000_000))),

@@ -3,7 +3,7 @@
 use super::{
     findings::{Findings, Place, Rule},
     tables::Tables,
-    wire::{Budgeted, Ending, Event, Ran, Record, State},
+    wire::{Budgeted, Effected, Ending, Event, Ran, Record, Standing, State},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,25 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Run {
     pub spawned: Ran,
     pub user: u32,
-    running: u32,
+    pub running: u32,
     queued: u32,
     /// The record that ended it, and how.
     pub ended: Option<(u64, Ending)>,
+    pub suspended: bool,
+    suspensions: u32,
+    /// The record that cancelled it.
+    pub cancelled: Option<u64>,
+}
+
+impl Run {
+    fn standing(&self) -> Standing {
+        match (self.ended, self.suspended, self.cancelled) {
+            (Some((_, how)), ..) => Standing::Ended(how),
+            (None, true, _) => Standing::Suspended,
+            (None, false, Some(_)) => Standing::Cancelling,
+            (None, false, None) => Standing::Open,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +64,8 @@ pub(super) struct Runs {
     runs: BTreeMap<(u32, u64), Run>,
     attempts: BTreeMap<AttemptName, Attempt>,
     open: BTreeSet<u64>,
+    /// The run of each reservation.
+    of: BTreeMap<u64, u64>,
     /// The next position in each run and branch.
     next_lsn: BTreeMap<(u32, u64, u32), u64>,
     attempts_ended: Vec<(u64, State, u64, Place)>,
@@ -62,6 +79,7 @@ impl Runs {
         match record.event {
             Event::Reserve(Budgeted::Reserved { reservation, run, user, .. }) => {
                 self.open.insert(reservation);
+                self.of.insert(reservation, run);
                 if let Some(row) = self.live(seq, (tenant, run), place, found)
                     && row.user != user
                 {
@@ -74,6 +92,11 @@ impl Runs {
             }
             Event::Reserve(Budgeted::Released { reservation, by_owner }) => {
                 self.money(reservation, Money::Released, by_owner, place);
+            }
+            Event::Effect(Effected::Dispatched { intent }) => {
+                if let Some(run) = self.of.get(&intent).copied() {
+                    self.goes_on(seq, tenant, run, place, found);
+                }
             }
             Event::Run(event) => {
                 if let Some(origin) = record.origin {
@@ -110,7 +133,16 @@ impl Runs {
     fn ran(&mut self, seq: u64, tenant: u32, event: Ran, place: Place, found: &mut Findings) {
         match event {
             Ran::Spawned { run, user, .. } => {
-                let row = Run { spawned: event, user, running: 0, queued: 0, ended: None };
+                let row = Run {
+                    spawned: event,
+                    user,
+                    running: 0,
+                    queued: 0,
+                    ended: None,
+                    suspended: false,
+                    suspensions: 0,
+                    cancelled: None,
+                };
                 let again = self.runs.insert((tenant, run), row).is_some();
                 found.must(Rule::RunsEnd, place, !again, || format!("record {seq} spawns run {run} again"));
             }
@@ -141,14 +173,62 @@ impl Runs {
                     row.queued = row.queued.saturating_sub(u32::from(from == Some(State::Pending)));
                 }
             }
+            Ran::Suspended { .. } | Ran::Resumed { .. } | Ran::Cancelled { .. } => {
+                self.stands(seq, tenant, event, place, found);
+            }
             Ran::Ended { run, outcome } => {
                 let Some(row) = self.live(seq, (tenant, run), place, found) else { return };
                 row.ended = Some((seq, outcome));
-                let (running, queued) = (row.running, row.queued);
+                let (running, queued, cancelled) = (row.running, row.queued, row.cancelled);
+                let fits = cancelled.is_some() == (outcome == Ending::Cancelled);
+                if cancelled.is_some() || !fits {
+                    found.must(Rule::Cancel, place, fits, || {
+                        format!("record {seq} ends run {run} {outcome:?}; it was cancelled by {cancelled:?}")
+                    });
+                }
                 found.must(Rule::RunsEnd, place, running == 0 && queued == 0, || {
                     format!("record {seq} ends run {run}, and {running} attempts of it are running, {queued} queued")
                 });
             }
+        }
+    }
+
+    /// A run is suspended, resumed or cancelled.
+    fn stands(&mut self, seq: u64, tenant: u32, event: Ran, place: Place, found: &mut Findings) {
+        let run = event.run();
+        let Some(row) = self.live(seq, (tenant, run), place, found) else { return };
+        let (suspended, cancelled, running) = (row.suspended, row.cancelled.is_some(), row.running);
+        let fits = match event {
+            Ran::Suspended { .. } => {
+                (row.suspended, row.suspensions) = (true, row.suspensions.saturating_add(1));
+                !suspended && !cancelled && running == 0
+            }
+            Ran::Resumed { .. } => std::mem::take(&mut row.suspended),
+            Ran::Cancelled { running: told, .. } => {
+                (row.suspended, row.cancelled) = (false, Some(seq));
+                if running == 0 {
+                    (row.ended, row.queued) = (Some((seq, Ending::Cancelled)), 0);
+                }
+                told == running && !cancelled
+            }
+            _ => false,
+        };
+        found.must(Rule::Arms, place, fits, || {
+            format!("record {seq} says {event:?}; suspended: {suspended}, cancelled: {cancelled}, {running} running")
+        });
+        if let Ran::Cancelled { running: 0, .. } = event {
+            let all = (tenant, run, 0, 0)..=(tenant, run, u32::MAX, u32::MAX);
+            let queued = self.attempts.range_mut(all).filter(|(_, attempt)| attempt.state == State::Pending);
+            queued.for_each(|(_, attempt)| attempt.state = State::Cancelled);
+        }
+    }
+
+    /// Something of a run begins.
+    fn goes_on(&self, seq: u64, tenant: u32, run: u64, place: Place, found: &mut Findings) {
+        let Some(row) = self.run(tenant, run) else { return };
+        if row.cancelled.is_some() || row.suspended {
+            let complaint = format!("record {seq} begins something of run {run}, which is {:?}", row.standing());
+            found.must(Rule::Cancel, place, false, || complaint);
         }
     }
 
@@ -164,6 +244,7 @@ impl Runs {
     ) {
         let (tenant, run, unit, attempt) = name;
         let was_queued = self.state(name) == Some(State::Pending);
+        self.goes_on(seq, tenant, run, place, found);
         if let Some(row) = self.live(seq, (tenant, run), place, found) {
             row.queued = row.queued.saturating_sub(u32::from(was_queued)) + u32::from(now == State::Pending);
             row.running += u32::from(now == State::Running);
@@ -204,8 +285,12 @@ impl Runs {
         self.next_lsn.iter().for_each(|(key, next)| tables.row(2, key, next));
         for (key, row) in &self.runs {
             let Ran::Spawned { user, task, workflow_version, purpose, depth, .. } = row.spawned else { continue };
-            let ended = row.ended.map(|(_, how)| how);
-            tables.row(14, key, (user, task, workflow_version, purpose, depth, row.running, row.queued, ended));
+            let standing = row.standing();
+            let counts = (row.running, row.queued, standing, row.suspensions);
+            tables.row(14, key, (user, task, workflow_version, purpose, depth, counts));
+            if row.suspended {
+                tables.row(23, key, ());
+            }
         }
         self.attempts.iter().for_each(|(key, row)| tables.row(15, key, (row.state, row.reservation)));
     }

@@ -88,6 +88,9 @@ pub(super) enum RunCommand {
     EndAttempt { run: u64, unit: u32, attempt: u32, state: State },
     End { run: u64, outcome: Ending },
     Queue { run: u64, unit: u32, attempt: u32 },
+    Suspend { run: u64 },
+    Resume { run: u64 },
+    Cancel { run: u64 },
 }
 
 /// A call as it is asked for.
@@ -113,7 +116,12 @@ impl RunCommand {
             RunCommand::Spawn { run, user, task, workflow_version, purpose, depth } => {
                 Some(Ran::Spawned { run, user, task, workflow_version, purpose, depth })
             }
-            RunCommand::EndAttempt { .. } | RunCommand::End { .. } | RunCommand::Queue { .. } => None,
+            RunCommand::EndAttempt { .. }
+            | RunCommand::End { .. }
+            | RunCommand::Queue { .. }
+            | RunCommand::Suspend { .. }
+            | RunCommand::Resume { .. }
+            | RunCommand::Cancel { .. } => None,
         }
     }
 }
@@ -283,6 +291,9 @@ pub(super) fn plain_outcome(command: &Command) -> Option<Outcome> {
         Command::Run(RunCommand::EndAttempt { .. }) => Outcome::Run(RunOutcome::AttemptEnded),
         Command::Run(RunCommand::End { .. }) => Outcome::Run(RunOutcome::Ended),
         Command::Run(RunCommand::Queue { .. }) => Outcome::Run(RunOutcome::Queued),
+        Command::Run(RunCommand::Suspend { .. }) => Outcome::Run(RunOutcome::Suspended),
+        Command::Run(RunCommand::Resume { .. }) => Outcome::Run(RunOutcome::Resumed),
+        Command::Run(RunCommand::Cancel { .. }) => Outcome::Run(RunOutcome::Cancelled),
         Command::Effect(EffectCommand::Register { .. }) => Outcome::Effect(EffectOutcome::Registered),
         Command::Effect(EffectCommand::Dispatch { .. }) => Outcome::Effect(EffectOutcome::Dispatched),
         Command::Effect(EffectCommand::Commit { .. }) => Outcome::Effect(EffectOutcome::Committed),

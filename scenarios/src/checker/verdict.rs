@@ -18,12 +18,15 @@ const UNSEEN: [(&str, &str); 6] = [
 ];
 
 /// Invariants that there are rules for, by the names that scenarios give them, and what is looked at without being named.
-const RULED: [&str; 27] = [
+const RULED: [&str; 30] = [
     "dense",
     "durable",
     "caps-hold",
     "halt-holds",
     "quota-holds",
+    "cancel-holds",
+    "suspended-rests",
+    "halted-calls-stay",
     "ends-once",
     "none-open-at-rest",
     "one-writer",

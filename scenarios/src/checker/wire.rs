@@ -214,6 +214,16 @@ pub(super) enum Ending {
     Complete,
     Incomplete,
     Halted(HaltReason),
+    Cancelled,
+}
+
+/// Where a run stands, as its table holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum Standing {
+    Open,
+    Suspended,
+    Cancelling,
+    Ended(Ending),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -232,6 +242,9 @@ pub(super) enum Ran {
     Ended { run: u64, outcome: Ending },
     AttemptQueued { run: u64, unit: u32, attempt: u32 },
     Recalled { run: u64, unit: u32, attempt: u32, key: Key, source: u64 },
+    Suspended { run: u64 },
+    Resumed { run: u64 },
+    Cancelled { run: u64, running: u32 },
 }
 
 impl Ran {
@@ -242,15 +255,19 @@ impl Ran {
             | Ran::AttemptEnded { run, .. }
             | Ran::Ended { run, .. }
             | Ran::AttemptQueued { run, .. }
-            | Ran::Recalled { run, .. } => run,
+            | Ran::Recalled { run, .. }
+            | Ran::Suspended { run }
+            | Ran::Resumed { run }
+            | Ran::Cancelled { run, .. } => run,
         }
     }
 }
 
 impl Event {
-    /// The class that the documentation gives to events of its room.
+    /// The class that the documentation gives to its ledger.
     pub(super) fn class(&self) -> Class {
         match self {
+            Event::Run(Ran::Resumed { .. } | Ran::Cancelled { .. }) => Class::Scarce,
             Event::Run(_) => Class::Sequenced,
             Event::Admit(_) | Event::Lease(_) | Event::Effect(_) | Event::Reserve(_) => Class::Scarce,
         }
@@ -327,6 +344,9 @@ pub(super) enum RunOutcome {
     AttemptEnded,
     Ended,
     Queued,
+    Suspended,
+    Resumed,
+    Cancelled,
 }
 
 /// Why the ledger said no, by the room that did.
@@ -360,6 +380,7 @@ pub(super) enum LeaseRefusal {
     NoTerm,
     Nobody { lock: Lock },
     OtherTenant { lock: Lock, tenant: u32 },
+    Suspended { lock: Lock },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -406,6 +427,10 @@ pub(super) enum RunRefusal {
     ReservationDisagrees { unit: u32, attempt: u32, to: State },
     AttemptRunning { run: u64, unit: u32, attempt: u32 },
     IntentDisagrees { unit: u32, attempt: u32, to: State, phase: Phase },
+    Cancelled { run: u64 },
+    NotCancelled { run: u64 },
+    Suspended { run: u64 },
+    NotSuspended { run: u64 },
 }
 
 impl Refusal {

@@ -6,7 +6,7 @@ use super::{
     told::{Authority, Command, EffectCommand, LeaseCommand, Request, ReserveCommand, RunCommand, Submitted},
     wire::{Budgeted, Event, Leased, Lock, Ran, Record},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The fastest an oscillator may run against true time; half of it is the slowest.
 const FASTEST: u64 = 2;
@@ -37,6 +37,8 @@ struct Standing {
 #[derive(Debug, Default)]
 pub(super) struct Writers {
     locks: BTreeMap<Lock, Standing>,
+    /// Locks of runs that are suspended.
+    suspended: BTreeSet<Lock>,
     /// Reservations made under a fence that was no longer the highest: theirs, and the highest then.
     late: BTreeMap<u64, (u64, u64)>,
     /// The highest ledger time, and a true time it was not decided before.
@@ -51,9 +53,15 @@ impl Writers {
         match record.event {
             Event::Lease(event) => self.leased(record, event, true_ns, place, found),
             Event::Run(Ran::Spawned { .. }) => {}
+            Event::Run(Ran::Resumed { run } | Ran::Cancelled { run, .. }) => {
+                self.suspended.remove(&Lock::Run(record.tenant, run));
+            }
             Event::Run(event) => {
                 let Some(origin) = record.origin else { return };
                 let lock = Lock::Run(record.tenant, event.run());
+                if let Ran::Suspended { .. } = event {
+                    self.suspended.insert(lock);
+                }
                 let row = self.locks.entry(lock).or_default();
                 let holder = row.grant.map(|grant| (grant.executor, grant.fence));
                 found.must(Rule::OneWriter, place, holder == Some((origin.executor, origin.fence)), || {
@@ -76,12 +84,13 @@ impl Writers {
         let (seq, time, since) = (record.seq, record.time, (record.time, self.announced_ns));
         match event {
             Leased::Granted { lock, executor, client, fence, until } => {
+                let suspended = self.suspended.contains(&lock);
                 let row = self.locks.entry(lock).or_default();
-                let free = row.grant.is_none() && fence > row.highest && executor != 0;
+                let free = row.grant.is_none() && fence > row.highest && executor != 0 && !suspended;
                 found.must(Rule::OneWriter, place, free, || {
                     format!(
-                        "record {seq} grants {lock} to executor {executor} under fence {fence}; in force is {:?}, and {} was the \
-                         highest fence",
+                        "record {seq} grants {lock} to executor {executor} under fence {fence}; in force is {:?}, {} was the highest \
+                         fence, and its run suspended: {suspended}",
                         row.grant, row.highest
                     )
                 });
@@ -180,7 +189,10 @@ impl Writers {
             }
             Command::Lease(_) | Command::Run(RunCommand::Spawn { .. }) => return,
             Command::Run(
-                RunCommand::EndAttempt { run, .. } | RunCommand::End { run, .. } | RunCommand::Queue { run, .. },
+                RunCommand::EndAttempt { run, .. }
+                | RunCommand::End { run, .. }
+                | RunCommand::Queue { run, .. }
+                | RunCommand::Suspend { run },
             )
             | Command::Effect(EffectCommand::Begin { run, .. })
             | Command::Reserve(ReserveCommand::Reserve { run, .. }) => Lock::Run(request.tenant, run),
@@ -193,7 +205,10 @@ impl Writers {
                     None => return,
                 }
             }
-            Command::Admit(_) | Command::Reserve(_) | Command::Effect(EffectCommand::Register { .. }) => Lock::Owner,
+            Command::Admit(_)
+            | Command::Reserve(_)
+            | Command::Effect(EffectCommand::Register { .. })
+            | Command::Run(RunCommand::Resume { .. } | RunCommand::Cancel { .. }) => Lock::Owner,
         };
         self.under(request.authority.filter(|held| held.lock == needed), needed, request, place, found);
     }

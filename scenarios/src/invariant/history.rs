@@ -119,6 +119,7 @@ impl Story {
                 run::Event::Spawned { run, .. }
                 | run::Event::AttemptStarted { run, .. }
                 | run::Event::AttemptEnded { run, .. }
+                | run::Event::Suspended { run }
                 | run::Event::Ended { run, .. },
             ) => Some(run),
             _ => None,

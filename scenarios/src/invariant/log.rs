@@ -71,6 +71,7 @@ impl Dense {
         }
         self.chain = chain;
         let class = match record.event {
+            Event::Run(run::Event::Resumed { .. } | run::Event::Cancelled { .. }) => Class::Scarce,
             Event::Run(_) => Class::Sequenced,
             Event::Admit(_) | Event::Lease(_) | Event::Effect(_) | Event::Reserve(_) => Class::Scarce,
         };
@@ -83,7 +84,7 @@ impl Dense {
     /// Where a sequenced record stands in its run.
     fn place(&mut self, record: &Record) -> Result<(), String> {
         let seq = record.seq;
-        let Event::Run(event) = &record.event else {
+        let (Event::Run(event), Class::Sequenced) = (&record.event, record.class) else {
             return match record.origin {
                 None => Ok(()),
                 Some(origin) => Err(format!("record {seq} is not sequenced, and has the origin {origin:?}")),
@@ -96,6 +97,9 @@ impl Dense {
             | run::Event::AttemptEnded { run, .. }
             | run::Event::AttemptQueued { run, .. }
             | run::Event::Recalled { run, .. }
+            | run::Event::Suspended { run }
+            | run::Event::Resumed { run }
+            | run::Event::Cancelled { run, .. }
             | run::Event::Ended { run, .. } => (run, false),
         };
         if origin.run != run {

@@ -11,6 +11,7 @@
 //! - [`writers`]: locks, fences and lease terms.
 //! - [`log`]: sequence, hashes, durability, rebuild.
 //! - [`replies`]: one decision a request.
+//! - [`orders`]: cancels, suspensions, and calls under a halt.
 //! - [`runs`]: runs and attempts.
 //! - [`turns`]: who waits, and is served in which order.
 //! - [`crate::model`]: the reference model, an invariant like the others.
@@ -26,6 +27,7 @@ pub mod effects;
 pub(crate) mod history;
 pub mod log;
 mod lookup;
+pub mod orders;
 pub mod replies;
 pub mod runs;
 pub mod turns;
@@ -152,6 +154,8 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<budget::CapsHold>::default(),
         Box::<admission::HaltHolds>::default(),
         Box::<admission::QuotaHolds>::default(),
+        Box::<orders::CancelHolds>::default(),
+        Box::<orders::SuspendedRests>::default(),
         Box::<budget::EndsOnce>::default(),
         Box::<budget::NoneOpenAtRest>::default(),
         Box::<writers::OneWriter>::default(),
@@ -161,6 +165,7 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::<turns::Turns>::default(),
         Box::<effects::Intents>::default(),
         Box::<effects::DispatchedFirst>::default(),
+        Box::<orders::HaltedCallsStay>::default(),
         Box::<effects::OneFlight>::default(),
         Box::<effects::AskedOnce>::default(),
         Box::<calls::UnknownHasCause>::default(),

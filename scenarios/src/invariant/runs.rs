@@ -141,6 +141,27 @@ impl RunsEnd {
                     return Err(format!("record {seq} ends run {run}, and {} attempts of it are queued", row.queued));
                 }
             }
+            run::Event::Cancelled { run, running } => self.cancels(seq, (tenant, run), running)?,
+            run::Event::Suspended { run } => {
+                if live(&mut self.runs, seq, (tenant, run))?.running > 0 {
+                    return Err(format!("record {seq} suspends run {run}, and attempts of it are running"));
+                }
+            }
+            run::Event::Resumed { run } => drop(live(&mut self.runs, seq, (tenant, run))?),
+        }
+        Ok(())
+    }
+
+    /// A run is cancelled, and over if nothing of it is running.
+    fn cancels(&mut self, seq: u64, name: (TenantId, RunId), running: u32) -> Result<(), String> {
+        let row = live(&mut self.runs, seq, name)?;
+        if row.running != running {
+            let (run, right) = (name.1, row.running);
+            return Err(format!("record {seq} cancels run {run} with {running} attempts running of {right}"));
+        }
+        if running == 0 {
+            (row.ended, row.units) = (Some((seq, Ending::Cancelled)), BTreeMap::new());
+            self.not_ended.remove(&name);
         }
         Ok(())
     }

@@ -105,7 +105,8 @@ impl OneWriter {
                 Command::Run(
                     run::Command::EndAttempt { run, .. }
                     | run::Command::End { run, .. }
-                    | run::Command::Queue { run, .. },
+                    | run::Command::Queue { run, .. }
+                    | run::Command::Suspend { run },
                 )
                 | Command::Effect(effect::Command::Begin { run, .. })
                 | Command::Reserve(reserve::Command::Reserve { run, .. }) => Lock::Run(request.tenant, *run),
@@ -119,9 +120,10 @@ impl OneWriter {
                     Some(lock) => *lock,
                     None => continue,
                 },
-                Command::Admit(_) | Command::Reserve(_) | Command::Effect(effect::Command::Register { .. }) => {
-                    Lock::Owner
-                }
+                Command::Admit(_)
+                | Command::Reserve(_)
+                | Command::Effect(effect::Command::Register { .. })
+                | Command::Run(run::Command::Resume { .. } | run::Command::Cancel { .. }) => Lock::Owner,
             };
             let row = self.locks.get(&needed).copied().unwrap_or_default();
             let under = request.authority.filter(|authority| authority.lock == needed);

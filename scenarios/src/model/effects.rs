@@ -1,7 +1,7 @@
 //! The rules of intents, memo and single-flight, as documented with each command and refusal.
 
 use super::{
-    rules::{Asked, Made, Stop, authority, is_next, live_run, reserve},
+    rules::{Asked, Made, Stop, authority, going_run, is_next, reserve},
     tables::{IntentRow, Tables},
 };
 use kernel::{
@@ -25,6 +25,7 @@ pub(super) fn decide(tables: &Tables, seq: u64, asked: &Asked, command: &effect:
         effect::Command::Begin { .. } => begin(tables, seq, asked, command),
         effect::Command::Dispatch { intent } => {
             let row = movable(tables, asked, intent, Phase::Pending)?;
+            going_run(tables, row.tenant, row.run)?;
             if let Some(key) = row.key {
                 if let Some(answered_by) = tables.answered.find((row.tenant, key)) {
                     return Err(effect::Refusal::AnsweredMeanwhile { key, answered_by }.into());
@@ -64,7 +65,7 @@ fn begin(tables: &Tables, seq: u64, asked: &Asked, command: &effect::Command) ->
     };
     let (tenant, Effect { tool, content, key }) = (asked.tenant, effect);
     authority(tables, asked, Lock::Run(tenant, run))?;
-    live_run(tables, tenant, run)?;
+    going_run(tables, tenant, run)?;
     let class = tables.tools.find((tenant, tool)).ok_or(effect::Refusal::UnknownTool { tool })?;
     let right = match class {
         Class::Idempotent => Some(key_of(tenant, tool, content.0)),

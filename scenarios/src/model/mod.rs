@@ -16,8 +16,10 @@
 //! - What begins something, a spawn of a run that is not known or a reserve with or without an intent, is asked by `admit` before
 //!   all else: the user's quota (depth, runs of the day, what the day may cost), then the halt switches, the ledger's own first;
 //!   a dispatch is asked for the halt alone.
-//! - A lease: a term (`NoTerm`), somebody to hold it (`Nobody`), the request's own tenant (`OtherTenant`), then the holder's extension, then `Waits` or `Held`, then `WaiterExpired`; a tick expires
-//!   the earliest end first.
+//! - A lease: a term (`NoTerm`), somebody to hold it (`Nobody`), the request's own tenant (`OtherTenant`), then the holder's extension,
+//!   then `Waits` or `Held`, then `Waits` or `Suspended`, then `WaiterExpired`; a tick expires the earliest end first.
+//! - What begins something of a run, or queues it, or suspends the run, asks after the run's end whether it was cancelled or is
+//!   suspended; a dispatch after its intent's frame. An end asks for the cancel, or that there was none, before what is running.
 //! - A reserve: authority, the run, its end, the price, an amount, the attempt (the first, or the one after a failed or
 //!   cancelled or timed-out one, or one that is queued: an unknown outcome is never retried), the caps from the lowest level up (a sum past counting, no cap, over
 //!   the cap), the slots (`Waits` or `NoSlot` while none is free), and at last the waiter's own term.
@@ -158,6 +160,7 @@ impl Model {
             }
             let written_by = match (right, request.authority) {
                 (Event::Run(run::Event::Spawned { .. }), _) => Some((ExecutorId(0), Fence(0))),
+                (Event::Run(run::Event::Resumed { .. } | run::Event::Cancelled { .. }), _) => None,
                 (Event::Run(_), Some(held)) => Some((held.executor, held.fence)),
                 _ => None,
             };

@@ -2,7 +2,7 @@
 
 use super::{
     effects,
-    tables::{AttemptRow, End, LockRow, ReservationRow, RunRow, Tables, accounts},
+    tables::{AttemptRow, End, LockRow, ReservationRow, RunRow, Stands, Tables, accounts},
 };
 use crate::invariant::budget::cost_of;
 use kernel::{
@@ -207,6 +207,11 @@ fn holds(tables: &Tables, held: Authority) -> Result<LockRow, Stop> {
     }
 }
 
+fn is_suspended(tables: &Tables, lock: Lock) -> bool {
+    let Lock::Run(tenant, run) = lock else { return false };
+    tables.runs.find((tenant, run)).is_some_and(|row| row.stands == Stands::Suspended)
+}
+
 fn lease(tables: &Tables, asked: &Asked, command: &lease::Command) -> Result<Made, Stop> {
     let end = |ttl_ns: u64| LedgerTime(asked.time.0.saturating_add(ttl_ns));
     let held = |fence, until| Outcome::Lease(lease::Outcome::Held { fence, until });
@@ -229,6 +234,10 @@ fn lease(tables: &Tables, asked: &Asked, command: &lease::Command) -> Result<Mad
                     let (fence, until) = (holder.fence, holder.until);
                     Err(lease::Refusal::Held { lock, holder: holder.executor, fence, until }.into())
                 }
+                None if is_suspended(tables, lock) => match asked.may_wait() {
+                    true => Err(Stop::Waits(Turn::Lock(lock))),
+                    false => Err(lease::Refusal::Suspended { lock }.into()),
+                },
                 None if asked.waited_too_long() => Err(lease::Refusal::WaiterExpired { lock, now: asked.time }.into()),
                 None => {
                     let (fence, until) = (Fence(row.highest.0 + 1), end(ttl_ns));
@@ -286,8 +295,18 @@ fn set(tables: &Tables, asked: &Asked, command: &reserve::Command) -> Result<Mad
 pub(super) fn live_run(tables: &Tables, tenant: TenantId, run: RunId) -> Result<RunRow, Stop> {
     match tables.runs.find((tenant, run)) {
         None => Err(run::Refusal::Unknown { run }.into()),
-        Some(row) if row.ended => Err(run::Refusal::Ended { run }.into()),
+        Some(row) if row.stands == Stands::Over => Err(run::Refusal::Ended { run }.into()),
         Some(row) => Ok(row),
+    }
+}
+
+/// A run of which something may begin.
+pub(super) fn going_run(tables: &Tables, tenant: TenantId, run: RunId) -> Result<RunRow, Stop> {
+    let row = live_run(tables, tenant, run)?;
+    match row.stands {
+        Stands::Cancelling => Err(run::Refusal::Cancelled { run }.into()),
+        Stands::Suspended => Err(run::Refusal::Suspended { run }.into()),
+        Stands::Open | Stands::Over => Ok(row),
     }
 }
 
@@ -297,7 +316,7 @@ pub(super) fn reserve(tables: &Tables, seq: u64, asked: &Asked, command: &reserv
     };
     let tenant = asked.tenant;
     authority(tables, asked, Lock::Run(tenant, run))?;
-    let user = live_run(tables, tenant, run)?.user;
+    let user = going_run(tables, tenant, run)?.user;
     let price = tables.prices.find(model).ok_or(reserve::Refusal::NoPrice { model })?;
     if worst == MicroUsd::ZERO {
         return Err(reserve::Refusal::Nothing.into());
@@ -410,7 +429,7 @@ fn resolve(tables: &Tables, asked: &Asked, reservation: ReservationId, charged: 
         return Err(reserve::Refusal::Ended { reservation }.into());
     }
     let unknown = attempt_of(tables, &row).is_some_and(|attempt| attempt.state == AttemptState::Indeterminate);
-    let over = tables.runs.find((row.tenant, row.run)).is_some_and(|run| run.ended);
+    let over = tables.runs.find((row.tenant, row.run)).is_some_and(|run| run.stands == Stands::Over);
     if !unknown && !over {
         return Err(reserve::Refusal::StillLive { reservation }.into());
     }
@@ -422,20 +441,20 @@ fn run(tables: &Tables, asked: &Asked, command: &run::Command) -> Result<Made, S
     match *command {
         run::Command::Spawn { run, user, task, workflow_version, purpose, depth } => {
             let outcome = Outcome::Run(run::Outcome::Spawned);
-            let asked_for = RunRow { user, task, workflow_version, purpose, depth, ended: false };
+            let asked_for = RunRow { user, task, workflow_version, purpose, depth, stands: Stands::Open };
             match tables.runs.find((tenant, run)) {
                 None => {
                     let spawned = run::Event::Spawned { run, user, task, workflow_version, purpose, depth };
                     Ok((outcome, vec![Event::Run(spawned)]))
                 }
-                Some(known) if RunRow { ended: false, ..known } == asked_for => Ok((outcome, Vec::new())),
+                Some(known) if RunRow { stands: Stands::Open, ..known } == asked_for => Ok((outcome, Vec::new())),
                 Some(_) => Err(run::Refusal::Taken { run }.into()),
             }
         }
         run::Command::EndAttempt { run, unit, attempt, state } => end_attempt(tables, asked, run, unit, attempt, state),
         run::Command::Queue { run, unit, attempt } => {
             authority(tables, asked, Lock::Run(tenant, run))?;
-            live_run(tables, tenant, run)?;
+            going_run(tables, tenant, run)?;
             if tables.attempts.find((tenant, run, unit, attempt)).is_some() {
                 return Err(reserve::Refusal::WrongAttempt { run, unit, attempt, next: None }.into());
             }
@@ -445,20 +464,58 @@ fn run(tables: &Tables, asked: &Asked, command: &run::Command) -> Result<Made, S
         }
         run::Command::End { run, outcome } => {
             authority(tables, asked, Lock::Run(tenant, run))?;
-            live_run(tables, tenant, run)?;
-            let all = (tenant, run, UnitId(0), 0)..=(tenant, run, UnitId(u32::MAX), u32::MAX);
-            let running = tables.attempts.range(all.clone()).find(|(_, row)| row.state == AttemptState::Running);
-            if let Some(((.., unit, attempt), _)) = running {
-                return Err(run::Refusal::AttemptRunning { run, unit, attempt }.into());
+            let stands = live_run(tables, tenant, run)?.stands;
+            match (stands == Stands::Cancelling, outcome == run::Ending::Cancelled) {
+                (true, false) => return Err(run::Refusal::Cancelled { run }.into()),
+                (false, true) => return Err(run::Refusal::NotCancelled { run }.into()),
+                _ => {}
             }
-            let queued = tables.attempts.range(all).filter(|(_, row)| row.state == AttemptState::Pending);
-            let cancelled = queued.map(|((.., unit, attempt), _)| {
-                Event::Run(run::Event::AttemptEnded { run, unit, attempt, state: AttemptState::Cancelled })
-            });
-            let ended = Event::Run(run::Event::Ended { run, outcome });
-            Ok((Outcome::Run(run::Outcome::Ended), cancelled.chain([ended]).collect()))
+            none_running(tables, tenant, run)?;
+            Ok((Outcome::Run(run::Outcome::Ended), ending(tables, tenant, run, outcome)))
+        }
+        run::Command::Suspend { run } => {
+            let lock = Lock::Run(tenant, run);
+            authority(tables, asked, lock)?;
+            going_run(tables, tenant, run)?;
+            none_running(tables, tenant, run)?;
+            let fence = tables.locks.find(lock).unwrap_or_default().highest;
+            let events =
+                vec![Event::Run(run::Event::Suspended { run }), Event::Lease(lease::Event::Yielded { lock, fence })];
+            Ok((Outcome::Run(run::Outcome::Suspended), events))
+        }
+        run::Command::Resume { run } => {
+            authority(tables, asked, Lock::Owner)?;
+            if live_run(tables, tenant, run)?.stands != Stands::Suspended {
+                return Err(run::Refusal::NotSuspended { run }.into());
+            }
+            Ok((Outcome::Run(run::Outcome::Resumed), vec![Event::Run(run::Event::Resumed { run })]))
+        }
+        run::Command::Cancel { run } => {
+            authority(tables, asked, Lock::Owner)?;
+            let again = live_run(tables, tenant, run)?.stands == Stands::Cancelling;
+            let running = tables.of_run(tenant, run, AttemptState::Running).len() as u32;
+            let cancelled = Event::Run(run::Event::Cancelled { run, running });
+            Ok((Outcome::Run(run::Outcome::Cancelled), if again { Vec::new() } else { vec![cancelled] }))
         }
     }
+}
+
+fn none_running(tables: &Tables, tenant: TenantId, run: RunId) -> Result<(), Stop> {
+    match tables.of_run(tenant, run, AttemptState::Running).first() {
+        Some(((.., unit, attempt), _)) => {
+            Err(run::Refusal::AttemptRunning { run, unit: *unit, attempt: *attempt }.into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// What ends a run: its queued attempts go first.
+fn ending(tables: &Tables, tenant: TenantId, run: RunId, outcome: run::Ending) -> Vec<Event> {
+    let queued = tables.of_run(tenant, run, AttemptState::Pending).into_iter();
+    let cancelled = queued.map(|((.., unit, attempt), _)| {
+        Event::Run(run::Event::AttemptEnded { run, unit, attempt, state: AttemptState::Cancelled })
+    });
+    cancelled.chain([Event::Run(run::Event::Ended { run, outcome })]).collect()
 }
 
 fn end_attempt(
@@ -471,7 +528,7 @@ fn end_attempt(
 ) -> Result<Made, Stop> {
     let tenant = asked.tenant;
     authority(tables, asked, Lock::Run(tenant, run))?;
-    live_run(tables, tenant, run)?;
+    let stands = live_run(tables, tenant, run)?.stands;
     let row = tables.attempts.find((tenant, run, unit, attempt));
     let from = row.map(|row| row.state);
     let right = match (from, to) {
@@ -497,8 +554,12 @@ fn end_attempt(
             return Err(run::Refusal::IntentDisagrees { unit, attempt, to, phase }.into());
         }
     }
-    let ended = run::Event::AttemptEnded { run, unit, attempt, state: to };
-    Ok((Outcome::Run(run::Outcome::AttemptEnded), vec![Event::Run(ended)]))
+    let mut events = vec![Event::Run(run::Event::AttemptEnded { run, unit, attempt, state: to })];
+    let was_running = from == Some(AttemptState::Running);
+    if stands == Stands::Cancelling && was_running && tables.of_run(tenant, run, AttemptState::Running).len() == 1 {
+        events.extend(ending(tables, tenant, run, run::Ending::Cancelled));
+    }
+    Ok((Outcome::Run(run::Outcome::AttemptEnded), events))
 }
 
 /// Whether every reservation that a run's request ended has an attempt that ended with it.

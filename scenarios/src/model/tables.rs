@@ -141,7 +141,17 @@ pub(super) struct RunRow {
     pub workflow_version: u32,
     pub purpose: Purpose,
     pub depth: DepthTier,
-    pub ended: bool,
+    pub stands: Stands,
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stands {
+    Open,
+    Suspended,
+    /// Cancelled, and some of it running yet.
+    Cancelling,
+    Over,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -468,7 +478,8 @@ impl Tables {
     fn fold_run(&mut self, tenant: TenantId, day: u32, event: &run::Event) {
         match *event {
             run::Event::Spawned { run, user, task, workflow_version, purpose, depth } => {
-                self.runs.put((tenant, run), RunRow { user, task, workflow_version, purpose, depth, ended: false });
+                self.runs
+                    .put((tenant, run), RunRow { user, task, workflow_version, purpose, depth, stands: Stands::Open });
                 self.taken.put((tenant, user, day), self.taken.find((tenant, user, day)).unwrap_or(0) + 1);
             }
             run::Event::AttemptStarted { run, unit, attempt, reservation } => {
@@ -491,10 +502,29 @@ impl Tables {
                 self.attempts.put((tenant, run, unit, attempt), row);
             }
             run::Event::Ended { run, .. } => {
-                if let Some(row) = self.runs.find((tenant, run)) {
-                    self.runs.put((tenant, run), RunRow { ended: true, ..row });
+                self.stand(tenant, run, Stands::Over);
+            }
+            run::Event::Suspended { run } => self.stand(tenant, run, Stands::Suspended),
+            run::Event::Resumed { run } => self.stand(tenant, run, Stands::Open),
+            run::Event::Cancelled { run, running: 0 } => {
+                self.stand(tenant, run, Stands::Over);
+                for (key, row) in self.of_run(tenant, run, AttemptState::Pending) {
+                    self.attempts.put(key, AttemptRow { state: AttemptState::Cancelled, ..row });
                 }
             }
+            run::Event::Cancelled { run, .. } => self.stand(tenant, run, Stands::Cancelling),
         }
+    }
+
+    fn stand(&mut self, tenant: TenantId, run: RunId, stands: Stands) {
+        if let Some(row) = self.runs.find((tenant, run)) {
+            self.runs.put((tenant, run), RunRow { stands, ..row });
+        }
+    }
+
+    /// The attempts of a run that are in a state.
+    pub(super) fn of_run(&self, tenant: TenantId, run: RunId, state: AttemptState) -> Vec<(AttemptKey, AttemptRow)> {
+        let all = (tenant, run, UnitId(0), 0)..=(tenant, run, UnitId(u32::MAX), u32::MAX);
+        self.attempts.range(all).filter(|(_, row)| row.state == state).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! What was counted and measured in a run: a fold over what the observer saw.
 
-use super::Figures;
+use super::{Figures, halts::Halts};
 use crate::{
     ceiling::{Ceiling, Met},
     fact::Fact,
@@ -91,6 +91,7 @@ fn named(refusal: &Refusal) -> (&'static str, &'static str) {
                 L::NoTerm => "no-term",
                 L::Nobody { .. } => "nobody",
                 L::OtherTenant { .. } => "other-tenant",
+                L::Suspended { .. } => "suspended",
             },
         ),
         Refusal::Effect(refusal) => ("effect", named_effect(refusal)),
@@ -122,6 +123,10 @@ fn named(refusal: &Refusal) -> (&'static str, &'static str) {
                 R::ReservationDisagrees { .. } => "reservation-disagrees",
                 R::IntentDisagrees { .. } => "intent-disagrees",
                 R::AttemptRunning { .. } => "attempt-running",
+                R::Cancelled { .. } => "cancelled",
+                R::NotCancelled { .. } => "not-cancelled",
+                R::Suspended { .. } => "suspended",
+                R::NotSuspended { .. } => "not-suspended",
             },
         ),
     }
@@ -139,6 +144,7 @@ pub(super) struct Tally {
     refused: BTreeMap<(&'static str, &'static str), u64>,
     ceilings: Met,
     bound: BTreeMap<Ceiling, u64>,
+    halts: Halts,
     /// Undecided requests that waited, and whether for a slot.
     waited: BTreeSet<(ClientId, u32, u64, bool)>,
 }
@@ -163,6 +169,7 @@ impl Tally {
             refused: BTreeMap::new(),
             ceilings: Met::default(),
             bound: BTreeMap::new(),
+            halts: Halts::default(),
             waited: BTreeSet::new(),
         }
     }
@@ -209,6 +216,7 @@ impl Tally {
         let met = self.ceilings.record(record);
         self.bound_by(met);
         let figures = &mut self.figures;
+        self.halts.recorded(record, figures);
         match &record.event {
             record::Event::Reserve(reserve::Event::Reserved { reservation, worst, .. }) => {
                 figures.reserves_admitted += 1;
@@ -236,9 +244,17 @@ impl Tally {
                 match outcome {
                     run::Ending::Halted(run::HaltReason::Owner) => figures.runs_halted_by_owner += 1,
                     run::Ending::Halted(run::HaltReason::Key) => figures.runs_halted_by_key += 1,
+                    run::Ending::Cancelled => figures.runs_cancelled += 1,
                     run::Ending::Complete | run::Ending::Incomplete => {}
                 }
             }
+            record::Event::Run(run::Event::Cancelled { running: 0, .. }) => {
+                figures.runs_ended += 1;
+                figures.runs_cancelled += 1;
+                self.raw.runs += 1;
+                self.raw.last_ended_ns = time_ns;
+            }
+            record::Event::Run(run::Event::Suspended { .. }) => figures.runs_suspended += 1,
             record::Event::Effect(effect::Event::Decided { client, incarnation, number, outcome, .. }) => {
                 for for_slot in [false, true] {
                     self.waited.remove(&(*client, *incarnation, *number, for_slot));

@@ -4,7 +4,7 @@
 //! fraction, no zone), `ContextTokens` and `GeneratedTokens`, in any order and among others, as in the Azure LLM inference
 //! traces (Patel et al., "Splitwise", ISCA 2024). Lines end in LF or CRLF, the last one perhaps in neither.
 
-use super::{Call, Item, Unit, WorkList, run, user};
+use super::{Call, Item, Orders, Unit, WorkList, run, user};
 use csv::{ByteRecord, ReaderBuilder};
 use kernel::{id::UnitId, money::Usage};
 use std::io::Read;
@@ -183,6 +183,7 @@ pub fn work(arrivals: &Arrivals, agents: u32, agents_per_user: u32) -> WorkList 
             user: user(index, agents_per_user),
             units: (0..).zip(rows).map(|(name, row)| unit(name, row)).collect(),
             stands_by: false,
+            orders: Orders::NONE,
         };
         (0..).zip(mine.chunks(ROWS_PER_RUN)).map(item).collect()
     };

@@ -3,7 +3,7 @@
 //! Eight agents make the research ledger's case: forty requests of ten dollars, 400 USD demanded, against a user-day of
 //! 100 USD: ten are admitted and thirty refused, whatever the order. Nothing is drawn: the seed decides the order alone.
 
-use super::{Call, Item, Unit, WorkList, Workload, run, user};
+use super::{Call, Item, Orders, Unit, WorkList, Workload, run, user};
 use crate::scenario::Sizes;
 use kernel::{
     id::UnitId,
@@ -33,6 +33,7 @@ pub fn work(sizes: &Sizes, price: &Price) -> WorkList {
         user: user(index, sizes.agents_per_user),
         units: (0..REQUESTS).map(unit).collect(),
         stands_by: false,
+        orders: Orders::NONE,
     };
     WorkList { agents: (0..sizes.agents).map(|index| vec![item(index)]).collect(), open_loop: false }
 }

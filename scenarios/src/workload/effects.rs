@@ -1,8 +1,9 @@
 //! Effects: runs whose calls are idempotent, queryable and unsafe, side by side and one after the other, with agents standing by.
 //!
-//! Agents form groups as in `takeover`. A few of the idempotent calls are asked by every group, so that some are recalled.
+//! Agents form groups as in `takeover`. A few of the idempotent calls are asked by every group, so that some are recalled. One run in
+//! four waits for an approval before its second stage, suspended; one in four is cancelled, some of them while they wait.
 
-use super::{Call, Item, Unit, WorkList, Workload, run, user};
+use super::{Approval, Call, Item, Orders, Unit, WorkList, Workload, run, user};
 use crate::scenario::Sizes;
 use kernel::{effect::Class, id::UnitId, money::Usage};
 use sim::Stream;
@@ -36,6 +37,22 @@ pub fn work(sizes: &Sizes, seed: u64) -> WorkList {
     WorkList { agents: (0..sizes.agents).map(list).collect(), open_loop: false }
 }
 
+/// An approval takes up to so long, many terms of a lease.
+const LONGEST_APPROVAL_NS: u64 = 40_000_000_000;
+
+/// A run is cancelled up to so long after it was begun: about as long as it takes.
+const LATEST_CANCEL_NS: u64 = 12_000_000_000;
+
+/// What the owner decides about a run. Words are drawn whatever comes of it.
+fn orders(draws: &mut Stream) -> Orders {
+    let (approved, takes_ns) = (draws.chance_ppm(250_000), draws.between(1, LONGEST_APPROVAL_NS));
+    let (cancelled, after_ns) = (draws.chance_ppm(250_000), draws.between(0, LATEST_CANCEL_NS));
+    Orders {
+        approval: approved.then_some(Approval { before_stage: 1, takes_ns }),
+        cancelled_after_ns: cancelled.then_some(after_ns),
+    }
+}
+
 /// The `nth` run of the agent that works at it.
 fn item(sizes: &Sizes, seed: u64, worker: u32, nth: u32, stands_by: bool) -> Item {
     let draws = &mut Stream::keyed(seed, &[EFFECTS, u64::from(worker), u64::from(nth)]);
@@ -54,5 +71,6 @@ fn item(sizes: &Sizes, seed: u64, worker: u32, nth: u32, stands_by: bool) -> Ite
             units.push(Unit { unit, stage, usage, most: MOST, due_ns: 0, call });
         }
     }
-    Item { run: run(worker, nth), user: user(worker, sizes.agents_per_user), units, stands_by }
+    let orders = orders(draws);
+    Item { run: run(worker, nth), user: user(worker, sizes.agents_per_user), units, stands_by, orders }
 }

@@ -159,6 +159,40 @@ pub struct Item {
     pub units: Vec<Unit>,
     /// Whether this agent only stands by for it: it waits for the run's lease and finishes what its holder left.
     pub stands_by: bool,
+    /// What the owner will decide about it.
+    pub orders: Orders,
+}
+
+/// What the owner decides about a run that is worked on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Orders {
+    /// The approval that it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
+    /// How long after the owner first sees it begun it is cancelled, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelled_after_ns: Option<u64>,
+}
+
+/// An approval that a run waits for, suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Approval {
+    /// It waits before this stage begins.
+    pub before_stage: u32,
+    /// How long the owner takes over it, from when it first sees the run suspended, in nanoseconds.
+    pub takes_ns: u64,
+}
+
+impl Orders {
+    /// The owner decides nothing.
+    pub const NONE: Orders = Orders { approval: None, cancelled_after_ns: None };
+
+    /// Whether it does not.
+    pub fn is_none(&self) -> bool {
+        *self == Orders::NONE
+    }
 }
 
 impl Item {

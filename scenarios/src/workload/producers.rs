@@ -3,7 +3,7 @@
 //! Agents beyond that number have nothing to do. With caps and slots that do not bind, every request is admitted: what is looked
 //! at is the ledger's one writer, its batches and the dense sequence that comes of them.
 
-use super::{Call, Item, Unit, WorkList, Workload, run, user};
+use super::{Call, Item, Orders, Unit, WorkList, Workload, run, user};
 use crate::scenario::Sizes;
 use kernel::{id::UnitId, money::Usage};
 use sim::Stream;
@@ -41,6 +41,7 @@ pub fn work(sizes: &Sizes, seed: u64) -> WorkList {
         user: user(index, sizes.agents_per_user),
         units: (0..CALLS).map(unit).collect(),
         stands_by: false,
+        orders: Orders::NONE,
     };
     let list = |index| match index < writers {
         true => (0..sizes.runs_per_agent).map(|nth| item(index, nth)).collect(),

@@ -5,6 +5,7 @@
 mod ceilings;
 mod forge;
 mod mangled;
+mod orders;
 mod semantic;
 mod tampered;
 mod turns;

@@ -1,0 +1,138 @@
+//! Forgeries of what the owner decides about live work: cancels, suspensions and halts.
+
+use crate::{
+    forge::{Folder, recorded},
+    semantic::{Forge, event},
+};
+use kernel::{
+    effect, lease,
+    record::Event,
+    request::{Refusal, Reply},
+    run::{self, Ending},
+    serve::Announcement,
+};
+use std::sync::LazyLock;
+
+/// A run in which runs were suspended, resumed, and cancelled with and without anything running.
+pub static SOUND: LazyLock<Folder> = LazyLock::new(|| {
+    let fits = |folder: &Folder| {
+        let log = &folder.log;
+        let needed = ["\"outcome\":\"cancelled\"", "\"Resumed\"", "\"running\":0", "{\"Suspended\":{\"lock\""];
+        needed.into_iter().all(|event| log.contains(event)) && folder.verdict() == "pass"
+    };
+    (0..60).map(|seed| recorded("effects", seed, &[])).find(fits).expect("one of sixty has all of it")
+});
+
+/// What is done to it, and the rule that finds it.
+pub const FORGED: [(&str, Forge, &str); 7] = [
+    ("a cancel overwritten by a success", |f| run_event(f, |event| overwritten(event, Ending::Complete)), "cancel"),
+    (
+        "a resumption told as a cancel",
+        |f| {
+            run_event(f, |event| match *event {
+                run::Event::Resumed { run } => {
+                    *event = run::Event::Cancelled { run, running: 0 };
+                    true
+                }
+                _ => false,
+            })
+        },
+        "cancel",
+    ),
+    (
+        "a cancel with more running than there were",
+        |f| {
+            run_event(f, |event| match event {
+                run::Event::Cancelled { running, .. } => {
+                    *running += 1;
+                    true
+                }
+                _ => false,
+            })
+        },
+        "arms",
+    ),
+    (
+        "a run resumed that was not suspended",
+        |f| {
+            run_event(f, |event| match event {
+                run::Event::Resumed { run } => {
+                    run.0 ^= 1 << 32;
+                    true
+                }
+                _ => false,
+            })
+        },
+        "arms",
+    ),
+    (
+        "a run that was not suspended, and gave its lease up",
+        |f| {
+            run_event(f, |event| match *event {
+                run::Event::Suspended { run } => {
+                    let (unit, attempt) = (kernel::id::UnitId(77), 1);
+                    *event = run::Event::AttemptQueued { run, unit, attempt };
+                    true
+                }
+                _ => false,
+            })
+        },
+        "commands",
+    ),
+    ("a suspended run's lock said to be nobody's to ask for", refused_otherwise, "answers"),
+    (
+        "a lease granted while its run is suspended",
+        |f| {
+            run_event(f, |event| match *event {
+                run::Event::Resumed { run } => {
+                    *event = run::Event::Cancelled { run: kernel::id::RunId(run.0 ^ 1 << 32), running: 0 };
+                    true
+                }
+                _ => false,
+            })
+        },
+        "one-writer",
+    ),
+];
+
+/// Edits the first event of a run that `edit` says it edited.
+fn run_event(folder: &mut Folder, mut edit: impl FnMut(&mut run::Event) -> bool) {
+    event(folder, |event| match event {
+        Event::Run(event) => edit(event),
+        _ => false,
+    });
+}
+
+fn overwritten(event: &mut run::Event, by: Ending) -> bool {
+    match event {
+        run::Event::Ended { outcome, .. } if *outcome == Ending::Cancelled => {
+            *outcome = by;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// A refusal over a suspended run's lock, as one over a lease of no length.
+fn refused_otherwise(folder: &mut Folder) {
+    let other = |outcome: &mut Result<_, Refusal>| match outcome {
+        Err(Refusal::Lease(refusal @ lease::Refusal::Suspended { .. })) => {
+            *refusal = lease::Refusal::NoTerm;
+            true
+        }
+        _ => false,
+    };
+    folder.ledger(|told, frame| {
+        let Announcement::Committed { replies, .. } = told else { return false };
+        let reply = replies.iter_mut().any(|reply| match reply {
+            Reply::Decided(decision) => other(&mut decision.outcome),
+            _ => false,
+        });
+        let records = frame.iter_mut().flat_map(|frame| &mut frame.records);
+        reply
+            && records.map(|record| &mut record.event).any(|event| match event {
+                Event::Effect(effect::Event::Decided { outcome, .. }) => other(outcome),
+                _ => false,
+            })
+    });
+}
