@@ -6,6 +6,7 @@ mod playing;
 mod contention;
 mod edge;
 mod fleet;
+mod questions;
 mod storms;
 mod takeover;
 mod trace;
