@@ -32,6 +32,8 @@ pub enum Statistic {
     P99,
     /// Every seed's count; each must meet the target.
     Each,
+    /// The counts of all seeds together.
+    Total,
     /// A part per second of a whole in nanoseconds.
     PerSecond,
     /// A part of a whole.

@@ -294,6 +294,11 @@ fn value(sample: &Sample, statistic: Statistic) -> Result<(u64, u64), String> {
             (Some(least), Some(most)) => Ok((*least, *most)),
             _ => Err("the record holds no counts".to_owned()),
         },
+        (Statistic::Total, Sample::Counts(counts)) if !counts.is_empty() => {
+            let total = counts.iter().try_fold(0u64, |sum, count| sum.checked_add(*count));
+            let total = total.ok_or("the record's counts come to more than can be written")?;
+            Ok((total, total))
+        }
         (Statistic::PerSecond, Sample::Part { of, whole }) => scaled(*of, *whole, 1_000_000_000_000),
         (Statistic::Share, Sample::Part { of, whole }) => scaled(*of, *whole, 1_000_000),
         _ => Err("the record holds another kind of sample than the figure needs".to_owned()),

@@ -14,7 +14,7 @@ use reports::{
 };
 use scenarios::{
     catalogue,
-    runner::{self, Choices, PlanChoice, Raw, RunReport, RunSpec, Verdict},
+    runner::{self, Choices, Figures, PlanChoice, Raw, RunReport, RunSpec, Verdict},
     scenario::StoreKind,
 };
 use std::{collections::BTreeMap, ops::Range, time::Duration};
@@ -76,7 +76,83 @@ enum Gives {
     Contention,
     /// The predictions of C9 at one number of agents, in one climb.
     Fleet(&'static Climb),
+    /// Counts of a row, one figure of a run each.
+    Counts(&'static Counted),
 }
+
+/// A figure of a row and the count of a run that it is made of.
+type Count = (&'static str, fn(&Figures) -> u64);
+
+/// A row that is counted from figures of runs, each of which `check` works out again from the run's files.
+#[derive(Debug)]
+struct Counted {
+    row: &'static str,
+    counts: &'static [Count],
+    /// Whether the row is wanted at several numbers of agents.
+    is_ladder: bool,
+}
+
+/// What was asked and answered before.
+const MEMO: Counted = Counted {
+    row: "C11",
+    counts: &[("memo-hits", |figures| figures.memo_hits), ("paid-calls", |figures| figures.calls_charged)],
+    is_ladder: false,
+};
+
+/// What was spent, and what ceilings refused.
+const SPEND: Counted = Counted {
+    row: "C13",
+    counts: &[
+        ("spent", |figures| figures.settled_micro_usd),
+        ("unaccounted", |figures| figures.invoice_micro_usd.abs_diff(figures.settled_micro_usd)),
+        ("refused-quota", |figures| refused(figures, &["admit.too-many-runs", "admit.too-dear", "admit.too-deep"])),
+        ("refused-halt", |figures| refused(figures, &["admit.halted"])),
+        ("refused-cap", |figures| figures.reserves_over_cap),
+        ("waited-slot", |figures| figures.reserves_waited),
+        ("halted-by-owner", |figures| figures.runs_halted_by_owner),
+        ("halted-by-key", |figures| figures.runs_halted_by_key),
+    ],
+    is_ladder: false,
+};
+
+/// What was done twice.
+const REPEATS: Counted = Counted {
+    row: "C15",
+    counts: &[
+        ("kills", |figures| figures.kills),
+        ("second-acceptances", |figures| figures.calls_charged_again),
+        ("sent-again", |figures| figures.calls_resent),
+        ("replies-uncommitted", |figures| figures.replies_uncommitted),
+    ],
+    is_ladder: false,
+};
+
+/// What a halt met, and stopped.
+const HALT: Counted = Counted {
+    row: "C17",
+    counts: &[
+        ("runs-live", |figures| figures.runs_live_at_halt),
+        ("invocations", |figures| figures.invocations_halted),
+        ("calls-out", |figures| figures.calls_out_at_halt),
+        ("calls-settled", |figures| figures.calls_settled_after_halt),
+        ("halted", |figures| figures.runs_halted_by_owner),
+    ],
+    is_ladder: true,
+};
+
+/// Refusals of these kinds.
+fn refused(figures: &Figures, kinds: &[&str]) -> u64 {
+    kinds.iter().filter_map(|kind| figures.refusals.get(*kind)).sum()
+}
+
+/// The rows that are counted: scenario, agents if not as its file says, and seeds.
+const COUNTED: [(&Counted, &str, Option<u32>, u64); 5] = [
+    (&MEMO, "stampede", None, 16),
+    (&SPEND, "fleet", None, 16),
+    (&REPEATS, "effects", None, 64),
+    (&HALT, "halt", Some(3), 16),
+    (&HALT, "halt", Some(300), 2),
+];
 
 /// Some seeds of one scenario at one size under one condition.
 pub struct Take {
@@ -110,6 +186,10 @@ struct Gave {
 pub fn all() -> anyhow::Result<Vec<Take>> {
     let contention = Choices { plan: PlanChoice::None, ..Choices::default() };
     let mut takes = vec![Take::new(Gives::Contention, "contention", contention, 0..16)?];
+    for (counted, scenario, agents, seeds) in COUNTED {
+        let choices = Choices { agents, ..Choices::default() };
+        takes.push(Take::new(Gives::Counts(counted), scenario, choices, 0..seeds)?);
+    }
     for (agents, seeds) in RUNGS {
         for climb in &CLIMBS {
             let choices = Choices {
@@ -155,7 +235,7 @@ impl Take {
     /// The conditions, of a take that is a rung of a climb.
     fn under(&self) -> Option<String> {
         match self.gives {
-            Gives::Contention => None,
+            Gives::Contention | Gives::Counts(_) => None,
             Gives::Fleet(climb) => Some(climb.under.to_owned()),
         }
     }
@@ -184,13 +264,17 @@ impl Take {
 
     /// The lines of the table it gives.
     pub fn spots(&self) -> impl Iterator<Item = Spot> + '_ {
-        let (row, figures, rung): (_, &[&str], _) = match self.gives {
-            Gives::Contention => ("C3", &["over-cap", "refused", "admitted"], None),
-            Gives::Fleet(_) => ("C9", &FLEET_FIGURES, Some(self.agents())),
+        let (row, figures, rung): (_, Vec<&str>, _) = match self.gives {
+            Gives::Contention => ("C3", vec!["over-cap", "refused", "admitted"], None),
+            Gives::Fleet(_) => ("C9", FLEET_FIGURES.to_vec(), Some(self.agents())),
+            Gives::Counts(Counted { row, counts, is_ladder }) => {
+                let figures = counts.iter().map(|(figure, _)| *figure).collect();
+                (*row, figures, is_ladder.then(|| self.agents()))
+            }
         };
         let spot =
-            move |figure: &&str| Spot { row: row.to_owned(), figure: (*figure).to_owned(), under: self.under(), rung };
-        figures.iter().map(spot)
+            move |figure: &str| Spot { row: row.to_owned(), figure: figure.to_owned(), under: self.under(), rung };
+        figures.into_iter().map(spot)
     }
 
     /// Whether a record is of a figure that it gives, at its size and under its conditions.
@@ -212,6 +296,7 @@ impl Take {
         let records = match self.gives {
             Gives::Contention => self.contention(&gave, origin),
             Gives::Fleet(_) => self.fleet(&gave, origin).map_err(Failure::defect)?,
+            Gives::Counts(counted) => self.counted(counted, &gave, origin),
         };
         Ok(Taken::Records(records))
     }
@@ -228,6 +313,16 @@ impl Take {
             ("admitted", counts(|report| report.figures.reserves_admitted)),
         ];
         samples.map(|(figure, sample)| self.record("C3", figure, sample, work, origin)).into()
+    }
+
+    fn counted(&self, counted: &Counted, gave: &[Gave], origin: &Origin) -> Vec<Record> {
+        let sum = |of: fn(&Figures) -> u64| gave.iter().map(|gave| of(&gave.report.figures)).sum::<u64>();
+        let work = Work { offered: sum(|figures| figures.calls_sent), done: sum(|figures| figures.calls_served) };
+        let record = |(figure, count): &Count| {
+            let counts = gave.iter().map(|gave| count(&gave.report.figures)).collect();
+            self.record(counted.row, figure, Sample::Counts(counts), work, origin)
+        };
+        counted.counts.iter().map(record).collect()
     }
 
     fn fleet(&self, gave: &[Gave], origin: &Origin) -> Result<Vec<Record>, record::RecordError> {
@@ -364,7 +459,8 @@ mod tests {
                 told += usize::from(spot.rung.is_some());
             }
         }
-        let predicted = rows.rows.iter().flat_map(|row| &row.figures).filter(|figure| figure.kind == Kind::Predicted);
+        let made = |kind: Kind| matches!(kind, Kind::Predicted | Kind::Counted);
+        let predicted = rows.rows.iter().flat_map(|row| &row.figures).filter(|figure| made(figure.kind));
         let wanted: usize = predicted.flat_map(|figure| &figure.ladder).map(|ladder| ladder.rungs().count()).sum();
         assert_eq!(told, wanted, "every rung of every climb has its take");
     }
