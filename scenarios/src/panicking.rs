@@ -182,6 +182,8 @@ mod tests {
         let trace = "   3: core::result::unwrap_failed\n   4: redb::db::open\n   5: mykernel::no\n   \
                      6: <kernel::store::redb::RedbStore as kernel::store::Store>::commit\n   7: scenarios::cast::ledger::boot";
         assert_eq!(Whose::of_trace(trace), Some(Whose::Kernel));
+        let others = "   4: mykernel::no\n   5: my::kernel::neither\n   6: scenarios::cast::ledger::boot";
+        assert_eq!(Whose::of_trace(others), Some(Whose::Cast), "a path begins a word");
         let inlined = "   3: commit\n             at ./kernel/src/store/redb.rs:96:9\n   4: sim::native::play";
         assert_eq!(Whose::of_trace(inlined), Some(Whose::Kernel));
         assert_eq!(Whose::of_trace("   1: core::panicking::panic\n   2: scenarios::panicking::caught"), None);
