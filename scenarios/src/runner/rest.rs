@@ -123,14 +123,17 @@ fn read(
     bugs: &[Bug],
     stopped: bool,
 ) -> Result<(), String> {
+    // One after the other, so that what an opening loads is gone when the log is read.
+    let opening = || {
+        let ledger = Ledger::open(open().map_err(|error| error.to_string())?, Planted::these(bugs));
+        Ok(ledger.map_err(|error| error.to_string())?.table_hashes())
+    };
+    let opened: Option<Result<_, String>> = (!stopped).then(opening);
     let frames = open().and_then(|mut store| store.log(0)).map_err(|error| error.to_string())?;
     found.log = WholeLog::of(frames)?;
-    if stopped {
-        return Ok(());
-    }
+    let Some(opened) = opened else { return Ok(()) };
     let rebuilt = prove::rebuild(found.log.frames()).map_err(|error| error.to_string())?;
     found.rebuilt = rebuilt.tables.iter().map(|table| (table.number, table.hash)).collect();
-    let store = open().map_err(|error| error.to_string())?;
-    found.opened = Ledger::open(store, Planted::these(bugs)).map_err(|error| error.to_string())?.table_hashes();
+    found.opened = opened?;
     Ok(())
 }
