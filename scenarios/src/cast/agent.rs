@@ -364,9 +364,7 @@ impl Agent {
                     memory.calls += round.settled();
                     memory.given_up.extend(round.given_up());
                     if round.went_by_the_book() {
-                        units.extend(
-                            round.succeeded().map(|(unit, attempt)| (unit, (attempt, AttemptState::Succeeded, None))),
-                        );
+                        take_in(units, &round);
                         memory.odd_rounds = 0;
                     } else {
                         known = None;
@@ -503,6 +501,15 @@ fn next(item: &Item, known: &Known, memory: &Memory, open_loop: bool) -> Next {
         (true, _) => Ending::Incomplete,
         (false, _) => Ending::Complete,
     })
+}
+
+/// Takes in how a round went that went by the book. What was found running and then given up runs no more, and must not be taken up
+/// as it was found.
+fn take_in(known: &mut Known, round: &Round) {
+    known.extend(round.succeeded().map(|(unit, attempt)| (unit, (attempt, AttemptState::Succeeded, None))));
+    for unit in round.given_up() {
+        known.remove(&unit);
+    }
 }
 
 /// Whether a run has to wait for an approval before any of these jobs, none of which has begun.

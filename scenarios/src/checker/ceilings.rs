@@ -174,7 +174,7 @@ impl Ceilings {
             Fact::CallSent { tenant, run, unit, user, key, .. } => {
                 let unit = (tenant, run, unit);
                 if let Some(before) = self.heard.get(&(sender, unit)) {
-                    found.must(Rule::KeyCredit, place, *before >= key, || {
+                    found.must(Rule::KeyCredit, place, *before == key, || {
                         format!("{unit:?} is called again under {key} by who heard that {before} has no credit")
                     });
                 }

@@ -199,9 +199,8 @@ impl KeyCredit {
         match *fact {
             Fact::KeyCredit { limit } => self.limit = Some(limit),
             Fact::CallSent { tenant, run, unit, user, key, .. } => {
-                // A copy of what was asked before is no further call: the provider gives it the answer that it gave.
                 if let Some(before) = self.heard.get(&(node, incarnation, run, unit))
-                    && *before < key
+                    && *before != key
                 {
                     return Err(format!(
                         "unit {unit} of run {run} is called again, under {key}, by who heard that {before} has no credit"

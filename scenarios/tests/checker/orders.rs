@@ -1,7 +1,7 @@
 //! Forgeries of what the owner decides about live work: cancels, suspensions and halts.
 
 use crate::{
-    forge::{Folder, recorded},
+    forge::{Folder, Told, What, recorded},
     semantic::{Forge, event},
 };
 use kernel::{
@@ -18,7 +18,10 @@ pub static SOUND: LazyLock<Folder> = LazyLock::new(|| {
     let fits = |folder: &Folder| {
         let log = &folder.log;
         let needed = ["\"outcome\":\"cancelled\"", "\"Resumed\"", "\"running\":0", "{\"Suspended\":{\"lock\""];
-        needed.into_iter().all(|event| log.contains(event)) && folder.verdict() == "pass"
+        let refuses = |told: &Told| matches!(&told.what, What::Ledger(told, _) if alone_refused(told).is_some());
+        needed.into_iter().all(|event| log.contains(event))
+            && folder.verdict() == "pass"
+            && folder.told().iter().any(refuses)
     };
     (0..60).map(|seed| recorded("effects", seed, &[])).find(fits).expect("one of sixty has all of it")
 });
@@ -113,26 +116,37 @@ fn overwritten(event: &mut run::Event, by: Ending) -> bool {
     }
 }
 
-/// A refusal over a suspended run's lock, as one over a lease of no length.
-fn refused_otherwise(folder: &mut Folder) {
-    let other = |outcome: &mut Result<_, Refusal>| match outcome {
-        Err(Refusal::Lease(refusal @ lease::Refusal::Suspended { .. })) => {
-            *refusal = lease::Refusal::NoTerm;
-            true
+/// Which request of a batch was refused a suspended run's lock and asked for nothing else: of more than one command the files do not
+/// show which was refused.
+fn alone_refused(told: &Announcement) -> Option<usize> {
+    let Announcement::Committed { submitted, replies, .. } = told else { return None };
+    submitted.iter().zip(replies).position(|(one, reply)| match reply {
+        Reply::Decided(decision) => {
+            let refused = matches!(decision.outcome, Err(Refusal::Lease(lease::Refusal::Suspended { .. })));
+            refused && one.request.commands.len() == 1
         }
         _ => false,
-    };
+    })
+}
+
+/// A refusal over a suspended run's lock, as one over a lease of no length.
+fn refused_otherwise(folder: &mut Folder) {
+    let other: Result<Vec<_>, Refusal> = Err(lease::Refusal::NoTerm.into());
     folder.ledger(|told, frame| {
-        let Announcement::Committed { replies, .. } = told else { return false };
-        let reply = replies.iter_mut().any(|reply| match reply {
-            Reply::Decided(decision) => other(&mut decision.outcome),
-            _ => false,
-        });
+        let Some(at) = alone_refused(told) else { return false };
+        let Announcement::Committed { submitted, replies, .. } = told else { return false };
+        let Reply::Decided(decision) = &mut replies[at] else { return false };
+        decision.outcome = other.clone();
+        let asked = &submitted[at].request;
         let records = frame.iter_mut().flat_map(|frame| &mut frame.records);
-        reply
-            && records.map(|record| &mut record.event).any(|event| match event {
-                Event::Effect(effect::Event::Decided { outcome, .. }) => other(outcome),
-                _ => false,
-            })
+        records.map(|record| &mut record.event).any(|event| match event {
+            Event::Effect(effect::Event::Decided { client, number, outcome, .. })
+                if (*client, *number) == (asked.client, asked.number) =>
+            {
+                *outcome = other.clone();
+                true
+            }
+            _ => false,
+        })
     });
 }
