@@ -9,7 +9,7 @@ use scenarios::{
     catalogue,
     invariant::{Broken, Invariant, Moment, Rest, Saw, Watch},
     runner::{self, Choices, PlanChoice},
-    workload::{Call, Item, Orders, Unit, WorkList, Workload, run, user},
+    workload::{Call, Item, Unit, WorkList, Workload, run, user},
 };
 use sim::{Recording, history};
 use std::{fs, path::Path, process::Command, sync::Arc};

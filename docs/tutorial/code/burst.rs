@@ -1,6 +1,6 @@
 //! Burst: every agent has one run, whose calls are all made at once.
 
-use super::{Call, Item, Orders, Unit, WorkList, Workload, run, user};
+use super::{Call, Item, Unit, WorkList, Workload, run, user};
 use crate::scenario::Scenario;
 use kernel::{id::UnitId, money::Usage};
 use sim::Stream;
@@ -28,13 +28,7 @@ fn draw(scenario: &Scenario, seed: u64) -> WorkList {
             // All of them are of stage 0: nothing comes before any.
             Unit { unit: UnitId(name), stage: 0, usage, most: MOST, due_ns: 0, call: Call::OWN }
         };
-        Item {
-            run: run(index, 0),
-            user: user(index, sizes.agents_per_user),
-            units: (0..CALLS).map(&mut unit).collect(),
-            stands_by: false,
-            orders: Orders::NONE,
-        }
+        Item::new(run(index, 0), user(index, sizes.agents_per_user), (0..CALLS).map(&mut unit).collect())
     };
     WorkList { agents: (0..sizes.agents).map(|index| vec![item(index)]).collect(), open_loop: false }
 }

@@ -4,7 +4,7 @@
 //! fraction, no zone), `ContextTokens` and `GeneratedTokens`, in any order and among others, as in the Azure LLM inference
 //! traces (Patel et al., "Splitwise", ISCA 2024). Lines end in LF or CRLF, the last one perhaps in neither.
 
-use super::{Call, Item, Orders, Unit, WorkList, run, user};
+use super::{Call, Item, Unit, WorkList, run, user};
 use csv::{ByteRecord, ReaderBuilder};
 use kernel::{id::UnitId, money::Usage};
 use std::io::Read;
@@ -178,12 +178,12 @@ pub fn work(arrivals: &Arrivals, agents: u32, agents_per_user: u32) -> WorkList 
     let agents = agents.max(1);
     let list = |index: u32| {
         let mine: Vec<&Arrival> = arrivals.rows.iter().skip(index as usize).step_by(agents as usize).collect();
-        let item = |(item, rows): (u32, &[&Arrival])| Item {
-            run: run(index, item),
-            user: user(index, agents_per_user),
-            units: (0..).zip(rows).map(|(name, row)| unit(name, row)).collect(),
-            stands_by: false,
-            orders: Orders::NONE,
+        let item = |(item, rows): (u32, &[&Arrival])| {
+            Item::new(
+                run(index, item),
+                user(index, agents_per_user),
+                (0..).zip(rows).map(|(name, row)| unit(name, row)).collect(),
+            )
         };
         (0..).zip(mine.chunks(ROWS_PER_RUN)).map(item).collect()
     };

@@ -20,7 +20,7 @@
 //! | 11 | 36,000, and later more | reserve: the user's day, while the owner has it at 40,000 |
 //! | others | a burst across the minute | the edge, by key: 600 a minute |
 
-use super::{Call, Item, Orders, Unit, WorkList, Workload, run};
+use super::{Call, Item, Unit, WorkList, Workload, run};
 use crate::scenario::Sizes;
 use kernel::{
     effect::Class,
@@ -65,13 +65,7 @@ fn call(tokens: u64, most: u64) -> Unit {
 fn item(index: u32, nth: u32, calls: impl IntoIterator<Item = Unit>) -> Item {
     let named = |(name, unit)| Unit { unit: UnitId(name), ..unit };
     let user = if index < SINGLED_OUT { UserId(1 + index) } else { UserId(0) };
-    Item {
-        run: run(index, nth),
-        user,
-        units: (0..).zip(calls).map(named).collect(),
-        stands_by: false,
-        orders: Orders::NONE,
-    }
+    Item::new(run(index, nth), user, (0..).zip(calls).map(named).collect())
 }
 
 fn list(index: u32, seed: u64) -> Vec<Item> {

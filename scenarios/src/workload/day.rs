@@ -4,7 +4,7 @@
 //! an open loop. What a run asks for does not depend on the hour. With the caps of `catalogue/day.toml` a user's day is used up
 //! when about half of it is over; from then on every run is refused, until the ledger's next day begins.
 
-use super::{Call, Item, Orders, Unit, WorkList, Workload, run, user};
+use super::{Call, Item, Unit, WorkList, Workload, run, user};
 use crate::scenario::Sizes;
 use kernel::{id::UnitId, money::Usage};
 use sim::Stream;
@@ -43,11 +43,5 @@ fn draw(sizes: &Sizes, seed: u64, index: u32, item: u32, part_ns: u64) -> Item {
         Unit { unit: UnitId(name), stage: name, usage, most: MOST, due_ns, call: Call::OWN }
     };
     let units = (0..CALLS).map(&mut unit).collect();
-    Item {
-        run: run(index, item),
-        user: user(index, sizes.agents_per_user),
-        units,
-        stands_by: false,
-        orders: Orders::NONE,
-    }
+    Item::new(run(index, item), user(index, sizes.agents_per_user), units)
 }

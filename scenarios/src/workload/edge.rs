@@ -13,7 +13,7 @@
 //! All ask at once, so that every look-up comes before any settlement: sixty-four agents at the last dollar of a user's day,
 //! with calls of fifty cents, are admitted twice. A ledger that counts a call only after it lets them all through.
 
-use super::{Call, Item, Orders, Unit, WorkList, Workload, run};
+use super::{Call, Item, Unit, WorkList, Workload, run};
 use crate::scenario::Sizes;
 use kernel::{
     id::{UnitId, UserId},
@@ -53,12 +53,12 @@ pub fn work(sizes: &Sizes, price: &Price, seed: u64) -> WorkList {
         let usage = Usage { input_tokens: 0, output_tokens };
         Unit { unit: UnitId(name), stage: 0, usage, most: usage, due_ns: 0, call: Call::OWN }
     };
-    let item = |index| Item {
-        run: run(index, 0),
-        user: if level == Level::UserDay { UserId(0) } else { UserId(index) },
-        units: (0..).zip(calls.clone()).map(unit).collect(),
-        stands_by: false,
-        orders: Orders::NONE,
+    let item = |index| {
+        Item::new(
+            run(index, 0),
+            if level == Level::UserDay { UserId(0) } else { UserId(index) },
+            (0..).zip(calls.clone()).map(unit).collect(),
+        )
     };
     WorkList { agents: (0..sizes.agents).map(|index| vec![item(index)]).collect(), open_loop: false }
 }

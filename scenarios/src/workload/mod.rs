@@ -163,6 +163,13 @@ pub struct Item {
     pub orders: Orders,
 }
 
+impl Item {
+    /// A run that its agent works on, and about which the owner decides nothing.
+    pub fn new(run: RunId, user: UserId, units: Vec<Unit>) -> Item {
+        Item { run, user, units, stands_by: false, orders: Orders::NONE }
+    }
+}
+
 /// What the owner decides about a run that is worked on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

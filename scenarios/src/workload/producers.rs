@@ -3,7 +3,7 @@
 //! Agents beyond that number have nothing to do. With caps and slots that do not bind, every request is admitted: what is looked
 //! at is the ledger's one writer, its batches and the dense sequence that comes of them.
 
-use super::{Call, Item, Orders, Unit, WorkList, Workload, run, user};
+use super::{Call, Item, Unit, WorkList, Workload, run, user};
 use crate::scenario::Sizes;
 use kernel::{id::UnitId, money::Usage};
 use sim::Stream;
@@ -36,13 +36,8 @@ pub fn writers(seed: u64) -> u32 {
 pub fn work(sizes: &Sizes, seed: u64) -> WorkList {
     let writers = writers(seed);
     let unit = |name| Unit { unit: UnitId(name), stage: 0, usage: USAGE, most: USAGE, due_ns: 0, call: Call::OWN };
-    let item = |index, item| Item {
-        run: run(index, item),
-        user: user(index, sizes.agents_per_user),
-        units: (0..CALLS).map(unit).collect(),
-        stands_by: false,
-        orders: Orders::NONE,
-    };
+    let item =
+        |index, item| Item::new(run(index, item), user(index, sizes.agents_per_user), (0..CALLS).map(unit).collect());
     let list = |index| match index < writers {
         true => (0..sizes.runs_per_agent).map(|nth| item(index, nth)).collect(),
         false => Vec::new(),

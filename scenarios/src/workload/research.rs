@@ -15,7 +15,7 @@
 //! unit passes 0.10: a run without faults is never refused. Over its length a run keeps 1.2 reservations live in the mean, so
 //! that eight agents of one user nearly fill ten slots and sometimes wait for one.
 
-use super::{Call, Item, Orders, Unit, WorkList, Workload, run, user};
+use super::{Call, Item, Unit, WorkList, Workload, run, user};
 use crate::scenario::Sizes;
 use kernel::{id::UnitId, money::Usage};
 use sim::Stream;
@@ -73,13 +73,7 @@ pub(super) fn draw(sizes: &Sizes, seed: u64, index: u32, item: u32) -> Item {
     for (unit, name) in units.iter_mut().zip(0..) {
         unit.unit = UnitId(name);
     }
-    Item {
-        run: run(index, item),
-        user: user(index, sizes.agents_per_user),
-        units,
-        stands_by: false,
-        orders: Orders::NONE,
-    }
+    Item::new(run(index, item), user(index, sizes.agents_per_user), units)
 }
 
 impl Tokens {

@@ -2,7 +2,7 @@
 //!
 //! Without faults a question is paid for once, whoever asks first, and all the others are given its answer.
 
-use super::{Call, Item, Orders, Unit, WorkList, Workload, run, user};
+use super::{Call, Item, Unit, WorkList, Workload, run, user};
 use crate::scenario::Sizes;
 use kernel::{effect::Class, id::UnitId, money::Usage};
 use sim::Stream;
@@ -27,7 +27,7 @@ pub fn work(sizes: &Sizes, seed: u64) -> WorkList {
         let call = Call { class: Class::Idempotent, shared: Some(item) };
         let unit = Unit { unit: UnitId(0), stage: 0, usage: usages[item as usize], most: MOST, due_ns: 0, call };
         let (run, user) = (run(index, item), user(index, sizes.agents_per_user));
-        Item { run, user, units: vec![unit], stands_by: false, orders: Orders::NONE }
+        Item::new(run, user, vec![unit])
     };
     let list = |index| (0..sizes.runs_per_agent).map(|nth| item(index, nth)).collect();
     WorkList { agents: (0..sizes.agents).map(list).collect(), open_loop: false }
