@@ -45,8 +45,8 @@ impl Decided {
 
     fn by(&self, incarnation: u32, number: u64) -> Option<u64> {
         let of = self.0.iter().rev().find(|of| of.incarnation == incarnation)?;
-        let near = usize::try_from(number.checked_sub(1)?).ok().and_then(|at| of.by.get(at)).copied().unwrap_or(0);
-        near.checked_sub(1).or_else(|| of.far.get(&number).copied())
+        let near = number.checked_sub(1).and_then(|at| of.by.get(usize::try_from(at).ok()?));
+        near.and_then(|after| after.checked_sub(1)).or_else(|| of.far.get(&number).copied())
     }
 
     /// Adds a request that was not decided.
@@ -276,6 +276,20 @@ mod tests {
 
     fn answers(request: Request, reply: Reply) -> Vec<Asked> {
         vec![asked(request, Answer::Replies(reply), vec![])]
+    }
+
+    #[test]
+    fn who_decided_is_found_however_far_the_numbers_lie() {
+        let mut decided = Decided::default();
+        let names = [(0, 1), (0, 3), (0, 2), (0, 900), (0, u64::MAX), (0, 66), (2, 1), (1, 0), (0, 901)];
+        for (name, seq) in names.into_iter().zip(0..) {
+            assert_eq!(decided.by(name.0, name.1), None, "{name:?} before");
+            decided.insert(name.0, name.1, seq);
+        }
+        for (name, seq) in names.into_iter().zip(0..) {
+            assert_eq!(decided.by(name.0, name.1), Some(seq), "{name:?}");
+        }
+        assert_eq!([decided.by(0, 4), decided.by(0, 0), decided.by(3, 1), decided.by(2, 2)], [None; 4]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{Invariant, Moment, Part, Saw, parts};
 use kernel::{
     effect,
-    id::{ClientId, TenantId},
+    id::ClientId,
     lease,
     record::{Event, Record},
     request::{Reply, Request, Turn},
@@ -39,13 +39,12 @@ fn name(request: &Request) -> Name {
 
 /// What others may have waited for and a record gives.
 fn given(record: &Record) -> Option<Turn> {
-    let given = |tenant: TenantId| match record.event {
+    match record.event {
         Event::Lease(lease::Event::Granted { lock, .. }) => Some(Turn::Lock(lock)),
-        Event::Reserve(reserve::Event::Reserved { user, .. }) => Some(Turn::Slot(tenant, user)),
-        Event::Effect(effect::Event::Intended { key: Some(key), .. }) => Some(Turn::Answer(tenant, key)),
+        Event::Reserve(reserve::Event::Reserved { user, .. }) => Some(Turn::Slot(record.tenant, user)),
+        Event::Effect(effect::Event::Intended { key: Some(key), .. }) => Some(Turn::Answer(record.tenant, key)),
         _ => None,
-    };
-    given(record.tenant)
+    }
 }
 
 impl Turns {
