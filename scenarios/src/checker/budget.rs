@@ -4,8 +4,8 @@ use super::{
     findings::{Findings, Place, Rule},
     tables::Tables,
     wire::{
-        Account, AdmitRefusal, Admitted, Budgeted, Effected, Event, Level, Price, Quota, Ran, Record, Refusal,
-        ReserveRefusal, State,
+        Account, AdmitRefusal, Admitted, Budgeted, Effected, Ending, Event, HaltReason, Level, Price, Quota, Ran,
+        Record, Refusal, ReserveRefusal, State,
     },
     wire::{Switch, Usage},
 };
@@ -95,7 +95,10 @@ pub(super) struct Budget {
     quotas: BTreeMap<(u32, Option<u32>), Quota>,
     taken: BTreeMap<(u32, u32, u32), u32>,
     halts: BTreeMap<u32, u64>,
-    halt_was_set: bool,
+    /// The last record that set each switch.
+    halt_was_set: BTreeMap<u32, u64>,
+    /// The record that spawned each run.
+    spawned: BTreeMap<(u32, u64), u64>,
     quota_was_set: bool,
     /// Admitted reserves that passed a cap in force.
     pub overspends: u64,
@@ -135,7 +138,7 @@ impl Budget {
     fn admitted(&mut self, event: Admitted, seq: u64, found: &mut Findings) {
         match event {
             Admitted::HaltSet { tenant, switch: Switch::Halted } => {
-                self.halt_was_set = true;
+                self.halt_was_set.insert(tenant, seq);
                 found.looked(Rule::Halt, 1);
                 self.halts.entry(tenant).or_insert(seq);
             }
@@ -312,6 +315,7 @@ impl Budget {
         match event {
             Ran::Spawned { run, user, depth, .. } => {
                 self.may_begin(record, &format!("run {run} is spawned"), place, found);
+                self.spawned.insert((tenant, run), record.seq);
                 let quota = self.quota(tenant, user);
                 let taken = self.taken.entry((tenant, user, record.day())).or_default();
                 *taken += 1;
@@ -339,6 +343,9 @@ impl Budget {
             Ran::AttemptQueued { .. } | Ran::Recalled { .. } | Ran::Suspended { .. } | Ran::Resumed { .. } => {}
             Ran::Cancelled { running: 1.., .. } => {}
             Ran::Ended { run, .. } | Ran::Cancelled { run, .. } => {
+                if let Ran::Ended { outcome: Ending::Halted(HaltReason::Owner), .. } = event {
+                    self.was_halted(record, run, place, found);
+                }
                 let open = self.awaited.get(&(tenant, run)).copied().unwrap_or(0);
                 found.must(Rule::NoneOpen, place, open == 0, || {
                     format!("run {run} ends with {open} reservations open whose outcome is not unknown")
@@ -356,9 +363,21 @@ impl Budget {
         }
     }
 
+    /// Whether a run that is said to be halted by the owner lived under a halt: none is spawned under one.
+    fn was_halted(&self, record: &Record, run: u64, place: Place, found: &mut Findings) {
+        let spawned = self.spawned.get(&(record.tenant, run));
+        let last = [0, record.tenant].iter().filter_map(|switch| self.halt_was_set.get(switch)).max();
+        found.must(Rule::Halt, place, last > spawned, || {
+            format!(
+                "record {} halts run {run}, spawned by {spawned:?}, and the last halt was set by {last:?}",
+                record.seq
+            )
+        });
+    }
+
     /// Whether a halt stops what begins here.
     fn may_begin(&self, record: &Record, began: &str, place: Place, found: &mut Findings) {
-        if !self.halt_was_set {
+        if self.halt_was_set.is_empty() {
             return;
         }
         let since = [0, record.tenant].into_iter().find_map(|switch| Some((switch, *self.halts.get(&switch)?)));

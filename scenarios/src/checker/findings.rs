@@ -48,7 +48,7 @@ rules! {
     EndsOnce "ends-once" "reservations" "a reservation is made once and ends at most once; after an unknown outcome by the owner alone", else "nothing was reserved";
     Price "price" "settlements" "a call settles at the price of its reservation, rounded up once, its overrun told", else "nothing was settled";
     Quota "quota" "spawns and reserves" "nobody begins more, deeper or dearer in a day than its quota", else "no quota was set";
-    Halt "halt" "spawns and reserves" "while a halt is on no run is spawned and no invocation is sequenced", else "no halt was set";
+    Halt "halt" "spawns and reserves" "while a halt is on no run is spawned and no invocation is sequenced; who ends halted by the owner met one", else "no halt was set";
     Cancel "cancel" "ends and beginnings" "of a run that was cancelled nothing begins, and it ends so", else "no run was cancelled with attempts running";
     NoneOpen "none-open" "run ends" "no reservation is open at its run's end, nor at rest, unless its outcome is unknown", else "no run ended";
     OneWriter "one-writer" "writes" "a lock has one holder, fences rise, and what needs a lock is written under its grant", else "nothing was written under a lock";

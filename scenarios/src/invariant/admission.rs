@@ -4,44 +4,74 @@ use super::{Invariant, Moment, Saw, lookup::Lookup};
 use kernel::{
     admit::{self, Quota, Switch},
     effect,
-    id::{ReservationId, TenantId, UserId},
+    id::{ReservationId, RunId, TenantId, UserId},
     record::{Event, Record},
     request::Refusal,
-    reserve, run,
+    reserve,
+    run::{self, Ending, HaltReason},
 };
 use std::collections::BTreeMap;
 
 /// `halt-holds`: from the record that sets a tenant's halt, or the whole ledger's, to the one that lifts it, no run is spawned,
-/// nothing is reserved and no call is dispatched there.
+/// nothing is reserved and no call is dispatched there; and a run ends halted by the owner only if there was a halt since its spawn.
 #[derive(Debug, Default)]
 pub struct HaltHolds {
     /// The switches that are on, each with the record that set it.
     halts: BTreeMap<TenantId, u64>,
+    /// The last record that set each switch, lifted since or not.
+    last_set: BTreeMap<TenantId, u64>,
+    /// The record that spawned each run that has not ended.
+    spawned: Lookup<(TenantId, RunId), u64>,
 }
 
 impl HaltHolds {
     fn fold(&mut self, record: &Record) -> Result<(), String> {
+        let (seq, tenant) = (record.seq, record.tenant);
         let began = match record.event {
             Event::Admit(admit::Event::HaltSet { tenant, switch: Switch::Halted }) => {
-                self.halts.entry(tenant).or_insert(record.seq);
+                self.halts.entry(tenant).or_insert(seq);
+                self.last_set.insert(tenant, seq);
                 return Ok(());
             }
             Event::Admit(admit::Event::HaltSet { tenant, switch: Switch::Open }) => {
                 self.halts.remove(&tenant);
                 return Ok(());
             }
-            Event::Run(run::Event::Spawned { run, .. }) => format!("run {run} is spawned"),
+            Event::Run(run::Event::Ended { run, outcome }) => {
+                let spawned = self.spawned.remove(&(tenant, run));
+                let was_halted = outcome == Ending::Halted(HaltReason::Owner);
+                return if was_halted { self.met_by(seq, tenant, run, spawned) } else { Ok(()) };
+            }
+            Event::Run(run::Event::Cancelled { run, running: 0 }) => {
+                self.spawned.remove(&(tenant, run));
+                return Ok(());
+            }
+            Event::Run(run::Event::Spawned { run, .. }) => {
+                self.spawned.insert((tenant, run), seq);
+                format!("run {run} is spawned")
+            }
             Event::Reserve(reserve::Event::Reserved { run, unit, .. }) => format!("unit {unit} of run {run} reserves"),
             Event::Effect(effect::Event::Dispatched { intent }) => format!("the call of intent {intent} may leave"),
             _ => return Ok(()),
         };
-        for switch in [TenantId::LEDGER, record.tenant] {
+        for switch in [TenantId::LEDGER, tenant] {
             if let Some(since) = self.halts.get(&switch) {
-                let seq = record.seq;
                 return Err(format!("record {seq}: {began}, and record {since} had halted tenant {switch}"));
             }
         }
         Ok(())
+    }
+
+    /// Whether a run that is said to be halted by the owner met a halt. None is spawned while one is on.
+    fn met_by(&self, seq: u64, tenant: TenantId, run: RunId, spawned: Option<u64>) -> Result<(), String> {
+        let last = [TenantId::LEDGER, tenant].iter().filter_map(|switch| self.last_set.get(switch)).max();
+        if last > spawned.as_ref() {
+            return Ok(());
+        }
+        let (last, since) = (last.map_or("none".to_owned(), u64::to_string), spawned.unwrap_or_default());
+        Err(format!(
+            "record {seq}: run {run} ends halted by the owner, and since record {since}, its spawn, nobody halted; the last halt is {last}"
+        ))
     }
 }
 
@@ -51,7 +81,7 @@ impl Invariant for HaltHolds {
     }
 
     fn states(&self) -> &'static str {
-        "while a halt is on no run is spawned, nothing is reserved and no call is dispatched"
+        "while a halt is on no run is spawned, nothing is reserved and no call is dispatched; who ends halted by the owner met one"
     }
 
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
@@ -178,7 +208,7 @@ impl Invariant for QuotaHolds {
 mod tests {
     use super::super::history::*;
     use super::*;
-    use kernel::{admit::DepthTier, id::RunId, money::MicroUsd, run::AttemptState};
+    use kernel::{admit::DepthTier, money::MicroUsd, run::AttemptState};
 
     fn halt(tenant: TenantId, switch: Switch) -> Event {
         Event::Admit(admit::Event::HaltSet { tenant, switch })
@@ -208,6 +238,26 @@ mod tests {
         story.logs(&[halt(TENANT, Switch::Halted)]);
         let second = story.next();
         story.logs(&[reserved(second, 4, 1, 1)]).breaks_by("halt-holds", &["unit 4 of run 9 reserves"]);
+    }
+
+    #[test]
+    fn who_ends_halted_by_the_owner_met_a_halt() {
+        let ends = |by| Event::Run(run::Event::Ended { run: RUN, outcome: Ending::Halted(by) });
+        let by_owner = || ends(HaltReason::Owner);
+        for switch in [TENANT, TenantId::LEDGER] {
+            let set = || halt(switch, Switch::Halted);
+            Story::begun("halt-holds").logs(&[set(), by_owner()]).holds();
+            Story::begun("halt-holds").logs(&[set(), halt(switch, Switch::Open), by_owner()]).holds();
+        }
+        Story::begun("halt-holds").logs(&[ends(HaltReason::Key)]).holds();
+        let never = &["run 9 ends halted by the owner", "nobody halted", "the last halt is none"];
+        Story::begun("halt-holds").logs(&[by_owner()]).breaks_by("halt-holds", never);
+        let others = [halt(TenantId(2), Switch::Halted), by_owner()];
+        Story::begun("halt-holds").logs(&others).breaks_by("halt-holds", never);
+        // A halt that was over before the run was spawned stopped others.
+        let mut story = Story::watched_by(&["halt-holds"]);
+        story.logs(&[halt(TENANT, Switch::Halted), halt(TENANT, Switch::Open), spawned(RUN), by_owner()]);
+        story.breaks_by("halt-holds", &["since record 2, its spawn", "the last halt is 0"]);
     }
 
     #[test]

@@ -91,7 +91,7 @@ fn more_live(folder: &mut Folder) {
     });
 }
 
-const FORGED: [(&str, Forge, &str); 44] = [
+const FORGED: [(&str, Forge, &str); 45] = [
     ("a unit's cap lower than what was reserved", |f| cap(f, Level::Unit, 1), "caps"),
     ("a run's cap lower", |f| cap(f, Level::Run, 1), "caps"),
     ("a user's day's cap lower", |f| cap(f, Level::UserDay, 1), "caps"),
@@ -155,6 +155,19 @@ const FORGED: [(&str, Forge, &str); 44] = [
             event(f, |event| match event {
                 Event::Admit(set @ admit::Event::QuotaSet { .. }) => {
                     *set = admit::Event::HaltSet { tenant: kernel::id::TenantId(1), switch: admit::Switch::Halted };
+                    true
+                }
+                _ => false,
+            })
+        },
+        "halt",
+    ),
+    (
+        "a run that is said to be halted, and nobody had halted",
+        |f| {
+            event(f, |event| match event {
+                Event::Run(run::Event::Ended { outcome: outcome @ Ending::Complete, .. }) => {
+                    *outcome = Ending::Halted(HaltReason::Owner);
                     true
                 }
                 _ => false,
