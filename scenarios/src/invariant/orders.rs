@@ -1,6 +1,6 @@
 //! What the owner decides about live work: after a cancel nothing begins, a suspended run rests, and a halt keeps calls at home.
 
-use super::{Invariant, Moment, Saw, by_seq::BySeq, lookup::Lookup};
+use super::{Invariant, Moment, Rest, Saw, by_seq::BySeq, lookup::Lookup};
 use crate::fact::Fact;
 use kernel::{
     admit::{self, Switch},
@@ -149,10 +149,20 @@ impl Invariant for SuspendedRests {
         let Saw::Ledger(_, records) = moment.saw else { return Ok(()) };
         records.iter().try_for_each(|record| self.fold(record))
     }
+
+    fn at_rest(&mut self, _: &Rest<'_>) -> Result<(), String> {
+        match self.last {
+            Some((_, run)) => Err(format!("run {run} is suspended by the last record, and its lease is not given up")),
+            None => Ok(()),
+        }
+    }
 }
 
 /// `halted-calls-stay`: no call leaves an agent whose dispatch the log does not hold, or holds between the record that set a
 /// halt and the one that lifted it.
+///
+/// That is what `halt-holds` and `dispatched-first` say together, and nothing more: whatever breaks it breaks one of them too. It
+/// stands for itself because it is what the owner of a switch is promised, seen where calls leave and not in the log.
 #[derive(Debug, Default)]
 pub struct HaltedCallsStay {
     /// The switches that are on, each with the record that set it.
@@ -302,6 +312,9 @@ mod tests {
         }
         let mut story = Story::begun("suspended-rests");
         story.logs(&[SUSPENDED, spawned(RunId(1))]).breaks_by("suspended-rests", &["does not give its lease up"]);
+        let mut story = Story::begun("suspended-rests");
+        story.logs(&[SUSPENDED]).holds();
+        story.rests().breaks_by("suspended-rests", &["run 9 is suspended by the last record"]);
         let mut story = Story::begun("suspended-rests");
         story.logs(&[RESUMED]).breaks_by("suspended-rests", &["resumes run 9, which is not suspended"]);
     }
