@@ -154,8 +154,31 @@ impl CapsFile {
         toml::from_str(text).map_err(not_caps)
     }
 
-    /// Puts what it says in the place of what the scenario does.
+    /// Whether it can be in force while a trace is replayed, which is without quotas.
+    pub(crate) fn fits_a_trace(&self) -> Result<(), Senseless> {
+        let why = "a trace is replayed without quotas; leave it out, or play the scenario's own work".to_owned();
+        let changes = self.change.iter().flatten();
+        match self.quota {
+            Some(_) => Err(Senseless { field: "quota", why }),
+            None if changes.into_iter().any(|change| change.level.is_of_quota()) => {
+                Err(Senseless { field: "change.level", why })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Puts what it says in the place of what the scenario does. A limit of a kind that the scenario has none of is judged too.
     pub(crate) fn apply(&self, scenario: &mut Scenario) -> Result<(), Senseless> {
+        let brought = [
+            (self.quota.is_some() && scenario.quota.is_none(), "quota-holds"),
+            (self.edge.is_some() && scenario.edge.is_none(), "edge-holds"),
+            (self.provider.key_credit.is_some() && scenario.provider.key_credit.is_none(), "key-credit"),
+        ];
+        for (is_new, judge) in brought {
+            if is_new && !scenario.invariants.iter().any(|name| name == judge) {
+                scenario.invariants.push(judge.to_owned());
+            }
+        }
         let put = |cap: &mut MicroUsd, own: Option<MicroUsd>| *cap = own.unwrap_or(*cap);
         let Caps { unit, run, user_day, ledger_day_per_user, slots } = &mut scenario.caps;
         put(unit, self.caps.unit);
@@ -228,6 +251,23 @@ mod tests {
         assert_eq!(after, expect);
         assert_eq!(applied("format = 1\n", "ceilings").expect("it fits"), before);
         assert_eq!(applied("format = 1\nchange = []\n", "ceilings").expect("it fits").change, []);
+    }
+
+    /// A limit that nobody judges is none: a ceiling that the file brings along has its invariant looked at, once.
+    #[test]
+    fn what_the_file_brings_along_is_judged() {
+        let edge = "[edge]\nper_key = 5\nper_address = 5\nwindow = \"60s\"\n";
+        let quota = "[quota]\nruns_per_day = 5\nmicro_usd_per_day = 5\ndepth_tier = 1\n";
+        let credit = "[provider]\nkey_credit = 5\n";
+        for (section, judge) in [(edge, "edge-holds"), (credit, "key-credit"), (quota, "quota-holds")] {
+            for to in ["stampede", "ceilings"] {
+                let named = applied(&format!("format = 1\n{section}"), to).expect("it fits").invariants;
+                assert_eq!(named.iter().filter(|name| *name == judge).count(), 1, "{to}, {judge}: {named:?}");
+            }
+        }
+        let without = catalogue::find("stampede").expect("shipped").invariants;
+        assert!(!without.iter().any(|name| name == "edge-holds" || name == "key-credit"), "{without:?}");
+        assert_eq!(applied("format = 1\n[caps]\nrun = 7\n", "stampede").expect("it fits").invariants, without);
     }
 
     /// Bad input is said with its place and what would be right.

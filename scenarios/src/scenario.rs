@@ -157,7 +157,7 @@ impl Setting {
         }
     }
 
-    fn is_of_quota(self) -> bool {
+    pub(crate) fn is_of_quota(self) -> bool {
         matches!(self, Setting::RunsPerDay | Setting::MicroUsdPerDay | Setting::DepthTier)
     }
 }

@@ -4,6 +4,7 @@
 use faults::{Plan, PlanError};
 use kernel::planted::Bug;
 use scenarios::{
+    caps::CapsFile,
     capsule::Capsule,
     catalogue,
     gate::{self, Partition},
@@ -248,8 +249,21 @@ fn choices_that_make_no_run_are_refused_with_a_remedy() {
         "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03,4808,10".as_bytes(),
     );
     let arrivals = Some(std::sync::Arc::new(trace.expect("a trace")));
-    let error = spec(&scenario("crash"), 0, &Choices { arrivals, ..Choices::default() });
+    let error = spec(&scenario("crash"), 0, &Choices { arrivals: arrivals.clone(), ..Choices::default() });
     assert!(matches!(error, Err(SpecError::NoTrace { .. })));
+    // A trace is replayed without quotas: one that is asked for is not passed over in silence.
+    for (text, expect) in [
+        ("format = 1\n[caps]\nrun = 5\n", None),
+        ("format = 1\n[[change]]\nat = \"1s\"\nlevel = \"slots\"\nto = 5\n", None),
+        ("format = 1\n[quota]\ndepth_tier = 1\n", Some("quota: a trace is replayed without quotas")),
+        ("format = 1\n[[change]]\nat = \"1s\"\nlevel = \"depth-tier\"\nto = 5\n", Some("change.level")),
+    ] {
+        let caps = Some(CapsFile::parse(text, "caps.toml").expect("a caps file"));
+        let said = spec(&scenario("fleet"), 0, &Choices { arrivals: arrivals.clone(), caps, ..full() });
+        let said = said.err().map(|error| error.to_string());
+        assert_eq!(said.is_some(), expect.is_some(), "{text}: {said:?}");
+        assert!(said.iter().all(|said| expect.is_some_and(|expect| said.contains(expect))), "{text}: {said:?}");
+    }
     assert!(matches!(Plan::from_toml("format = 9"), Err(PlanError::Format { found: 9 })));
 }
 

@@ -197,6 +197,9 @@ pub fn spec(scenario: &Scenario, seed: u64, choices: &Choices) -> Result<RunSpec
             scenario.caps_on_arrivals.clone().ok_or_else(|| SpecError::NoTrace { scenario: scenario.name.clone() })?;
     }
     if let Some(caps) = &choices.caps {
+        if choices.arrivals.is_some() {
+            caps.fits_a_trace().map_err(SpecError::Caps)?;
+        }
         caps.apply(&mut scenario).map_err(SpecError::Caps)?;
         scenario.check().map_err(SpecError::Caps)?;
     }
