@@ -109,8 +109,9 @@ impl Met {
             ) => Some(Ceiling::Quota),
             Refusal::Reserve(reserve::Refusal::OverCap { account, cap, settled, live, asked, .. }) => {
                 let overrun = self.overruns.get(&account).copied().unwrap_or(0);
-                let planned = u128::from(settled.0) + u128::from(live.0) + u128::from(asked.0) - u128::from(overrun);
-                Some(if planned <= u128::from(cap.0) { Ceiling::Settle } else { Ceiling::Reserve })
+                let needed = u128::from(settled.0) + u128::from(live.0) + u128::from(asked.0);
+                let had_room = needed <= u128::from(cap.0) + u128::from(overrun);
+                Some(if had_room { Ceiling::Settle } else { Ceiling::Reserve })
             }
             _ => None,
         }
@@ -133,5 +134,53 @@ impl Met {
             reserve::Event::Released { reservation, .. } => _ = self.open.remove(&reservation),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::{
+        id::{ClientId, LedgerTime, ModelId, RunId, TenantId, UnitId, UserId},
+        money::{Price, Usage},
+        record::{Class, GENESIS_CHAIN, SCHEMA},
+        reserve::Level,
+    };
+
+    const ACCOUNT: Account = Account::Run(TenantId(1), RunId(9));
+
+    fn record(event: Event) -> Record {
+        let (tenant, class, time) = (TenantId(1), Class::Scarce, LedgerTime(0));
+        let [content, chain] = [GENESIS_CHAIN; 2];
+        Record { seq: 0, schema: SCHEMA, tenant, class, time, origin: None, event, content, chain }
+    }
+
+    fn over_cap(cap: u64, settled: u64, live: u64, asked: u64) -> Record {
+        let [cap, settled, live, asked] = [cap, settled, live, asked].map(MicroUsd);
+        let refusal = reserve::Refusal::OverCap { level: Level::Run, account: ACCOUNT, cap, settled, live, asked };
+        let (client, incarnation, number, acknowledged) = (ClientId(1), 0, 1, 0);
+        let outcome = Err(refusal.into());
+        record(Event::Effect(effect::Event::Decided { client, incarnation, number, acknowledged, outcome }))
+    }
+
+    /// A call that set 10 aside and used 15 made all the difference, some of it, or none; and numbers that a ledger gave which is
+    /// wrong about its sums are no reason to fall over.
+    #[test]
+    fn what_was_used_beyond_what_was_set_aside_is_the_ceiling_where_it_made_the_difference() {
+        let mut met = Met::default();
+        let (reservation, run, unit, user, day) = (ReservationId(7), RunId(9), UnitId(1), UserId(1), 0);
+        let price = Price { model: ModelId(1), input_per_mtok: 1, output_per_mtok: 1 };
+        let worst = MicroUsd(10);
+        let reserved = reserve::Event::Reserved { reservation, run, unit, attempt: 1, user, day, price, worst };
+        assert_eq!(met.record(&record(Event::Reserve(reserved))), None);
+        assert_eq!(met.record(&over_cap(20, 0, 10, 11)), Some(Ceiling::Reserve));
+        let (cost, overrun) = (MicroUsd(15), MicroUsd(5));
+        let settled = reserve::Event::Settled { reservation, usage: Usage::default(), cost, overrun, by_owner: false };
+        assert_eq!(met.record(&record(Event::Reserve(settled))), None);
+        for (asked, ceiling) in [(6, Ceiling::Settle), (10, Ceiling::Settle), (11, Ceiling::Reserve)] {
+            assert_eq!(met.record(&over_cap(20, 15, 0, asked)), Some(ceiling), "{asked} more");
+        }
+        assert_eq!(met.record(&over_cap(0, 0, 0, 1)), Some(Ceiling::Settle));
+        assert_eq!(met.record(&over_cap(0, u64::MAX, u64::MAX, u64::MAX)), Some(Ceiling::Reserve));
     }
 }
