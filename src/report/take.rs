@@ -99,14 +99,20 @@ const MEMO: Counted = Counted {
     is_ladder: false,
 };
 
+/// Refusals over a quota, as figures name them.
+const OVER_QUOTA: [&str; 3] = ["admit.too-many-runs", "admit.too-dear", "admit.too-deep"];
+
+/// Refusals during a halt, as figures name them.
+const HALTED: [&str; 1] = ["admit.halted"];
+
 /// What was spent, and what ceilings refused.
 const SPEND: Counted = Counted {
     row: "C13",
     counts: &[
         ("spent", |figures| figures.settled_micro_usd),
         ("unaccounted", |figures| figures.invoice_micro_usd.abs_diff(figures.settled_micro_usd)),
-        ("refused-quota", |figures| refused(figures, &["admit.too-many-runs", "admit.too-dear", "admit.too-deep"])),
-        ("refused-halt", |figures| refused(figures, &["admit.halted"])),
+        ("refused-quota", |figures| refused(figures, &OVER_QUOTA)),
+        ("refused-halt", |figures| refused(figures, &HALTED)),
         ("refused-cap", |figures| figures.reserves_over_cap),
         ("waited-slot", |figures| figures.reserves_waited),
         ("halted-by-owner", |figures| figures.runs_halted_by_owner),
@@ -443,6 +449,24 @@ pub fn assumptions(takes: &[Take]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use reports::row::{Kind, Rows};
+    use scenarios::{
+        catalogue,
+        runner::{Choices, play, spec},
+    };
+
+    /// Kinds of refusals are found by their names: one that is misspelt would be counted as none for ever.
+    #[test]
+    fn every_kind_of_refusal_that_a_row_counts_is_met_where_all_of_them_are() {
+        let scenario = catalogue::find("ceilings").expect("shipped");
+        let spec = spec(&scenario, 1, &Choices::default()).expect("a spec");
+        let figures = play(&spec).expect("playable").report.figures;
+        for (figure, count) in super::SPEND.counts.iter().filter(|(figure, _)| figure.starts_with("refused-")) {
+            assert!(count(&figures) > 0, "{figure}: {:?}", figures.refusals);
+        }
+        for kind in super::OVER_QUOTA.iter().chain(&super::HALTED) {
+            assert!(figures.refusals.contains_key(*kind), "{kind}: {:?}", figures.refusals);
+        }
+    }
 
     #[test]
     fn every_figure_of_a_take_is_one_of_the_table() {
