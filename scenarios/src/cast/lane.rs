@@ -277,8 +277,9 @@ impl Agent {
         }
     }
 
-    /// Begins an attempt once it has passed the edge, unless its question was answered before. Refused for slots alone, or because another asks the same, it
-    /// waits its turn; when its term ends the run is read again, and an attempt that was queued is timed out.
+    /// Passes the edge, and then begins an attempt, or is given the answer if its question was answered before. Refused for slots
+    /// alone, or because another asks the same, it waits its turn; when its term ends the run is read again, and an attempt that
+    /// was queued is timed out.
     async fn begin(&self, stint: &Stint, unit: &Unit, attempt: u32, is_queued: bool) -> Result<Begun, Ended> {
         use reserve::Refusal::{NoCap, NoPrice, NoSlot, Nothing, OverCap, TooMuch, WaiterExpired};
         let price = self.casting.scenario.provider.price;
@@ -349,8 +350,8 @@ impl Agent {
         leaves
     }
 
-    /// States that the call is about to leave. Halted, or cancelled, or answered or led by another meanwhile, the attempt is cancelled: nothing
-    /// of it has left.
+    /// States that the call is about to leave. Halted, or cancelled, or answered or led by another meanwhile, the attempt is
+    /// cancelled: nothing of it has left.
     async fn dispatch(
         &self,
         stint: &Stint,

@@ -1,4 +1,5 @@
-//! The processes: the ledger, the agents, the provider, the owner, and in some scenarios an edge before the ledger. Async code on [`sim::World`], the same in every engine.
+//! The processes: the ledger, the agents, the provider, the owner, and in some scenarios an edge before the ledger. Async code on
+//! [`sim::World`], the same in every engine.
 //!
 //! Every wait is a timer or a message. What a process must not lose is in the ledger or, for the provider, on its invoice.
 

@@ -63,8 +63,8 @@ rules! {
     Released "released-uncharged" "releases" "what was released is never on the invoice", else "nothing was released";
     Unknown "unknown-has-cause" "outcomes" "an outcome is unknown only of a call that left, or may have left but once, and whose sender got no answer", else "no outcome was unknown";
     LiveCalls "live-calls" "calls" "the calls of a user on the wire never exceed its slots", else "no call left";
-    Edge "edge" "calls" "in any window no more calls of a key or from an address pass the edge than may, and none goes past it", else "there is no edge";
-    KeyCredit "key-credit" "charges" "no key is charged past its credit limit; what is refused for it says what was left, is not asked again and halts its run", else "no key has a credit limit, and none was refused for one";
+    Edge "edge" "calls" "in any window no more calls of a key or from an address pass the edge than may, and no more are begun than pass", else "there is no edge";
+    KeyCredit "key-credit" "charges" "no key is charged past its credit limit; what is refused for it says what was left, is not asked again by who heard it, and alone halts a run for it", else "no key has a credit limit, and none was refused for one";
     Tables "tables" "hashes" "at rest every table that an opening gave is the one that the log gives", else "the run was stopped before its tables were looked at";
     Figures "figures" "figures" "each figure of the result is what the files give", else "no figure could be worked out";
     Verdict "verdict" "verdicts" "the verdict of the result is what the files bear out", else "the files do not show it";

@@ -14,7 +14,8 @@ use sim::NodeId;
 use std::collections::VecDeque;
 
 /// `edge-holds`: in any window of the edge's clock no more calls pass than its limits say, of a key and from an address; what is
-/// refused had none left; the clock is one that a node may have; and no call is begun that did not pass.
+/// refused had none left; the clock is one that a node may have; and of no key are more calls begun than passed. Which of them
+/// passed is not told apart: a call that passed and was refused after leaves room for one that did not pass.
 #[derive(Debug, Default)]
 pub struct EdgeHolds {
     limits: Option<Limits>,
@@ -158,7 +159,7 @@ impl Invariant for EdgeHolds {
     }
 
     fn states(&self) -> &'static str {
-        "in any window no more calls of a key or from an address pass the edge than its limits say, and none goes past it"
+        "in any window no more calls of a key or from an address pass the edge than its limits say, and no more are begun than pass"
     }
 
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
@@ -170,8 +171,9 @@ impl Invariant for EdgeHolds {
     }
 }
 
-/// `key-credit`: no key of the provider is charged past its limit; a refusal for it tells the numbers; who heard one does not
-/// make the call again; and a run is said to be halted by it only if one of its calls was refused for it.
+/// `key-credit`: no key of the provider is charged past its limit; a refusal for it tells the numbers; the process that heard one
+/// does not make the call again; and a run is said to be halted by it only if one of its calls was refused for it. A successor
+/// has heard nothing, and may call again.
 #[derive(Debug, Default)]
 pub struct KeyCredit {
     limit: Option<MicroUsd>,
@@ -263,7 +265,7 @@ impl Invariant for KeyCredit {
     }
 
     fn states(&self) -> &'static str {
-        "no key is charged past its credit limit, and a call refused for it is not made again and halts its run"
+        "no key is charged past its credit limit; who heard a refusal for it does not call again, and nothing else halts a run for it"
     }
 
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {

@@ -21,8 +21,8 @@
 //! - What begins something of a run, or queues it, or suspends the run, asks after the run's end whether it was cancelled or is
 //!   suspended; a dispatch after its intent's frame. An end asks for the cancel, or that there was none, before what is running.
 //! - A reserve: authority, the run, its end, the price, an amount, the attempt (the first, or the one after a failed or
-//!   cancelled or timed-out one, or one that is queued: an unknown outcome is never retried), the caps from the lowest level up (a sum past counting, no cap, over
-//!   the cap), the slots (`Waits` or `NoSlot` while none is free), and at last the waiter's own term.
+//!   cancelled or timed-out one, or one that is queued: an unknown outcome is never retried), the caps from
+//!   the lowest level up (no cap, over the cap), the slots (`Waits` or `NoSlot` while none is free), and at last the waiter's own term.
 //! - A begin: authority, the run, its end, the tool, the key, the attempt, an answer under the key, a leader under it (`Waits` or
 //!   `InFlight`), then all that a reserve asks. A dispatch or a commit: authority as for a settle, the intent, the owner's, the
 //!   phase, the frame; a dispatch then an answer under the key and another leader, a commit its length. A settle or a release asks
