@@ -17,7 +17,7 @@ use kernel::{
     record::{self, Event, Record},
     request::{Answer, Command, Query, Reply, Request, Submitted, Turn},
     reserve::{self, Account, Level, Sums},
-    run::{self, AttemptState, Ending},
+    run::{self, AttemptState, Ending, RunState},
     store::{Store, memory::MemoryStore},
 };
 use proptest::prelude::*;
@@ -33,6 +33,7 @@ struct Model {
     open: BTreeMap<ReservationId, (TenantId, UserId, [Account; 4], u64)>,
     locks: BTreeMap<Lock, (Fence, Option<ExecutorId>)>,
     attempts: BTreeMap<(TenantId, RunId, UnitId), (u32, AttemptState)>,
+    runs: BTreeMap<(TenantId, RunId), RunState>,
     halts: std::collections::BTreeSet<TenantId>,
     quotas: BTreeMap<Option<UserId>, Quota>,
     /// Runs by user; a random life is shorter than a day.
@@ -55,6 +56,9 @@ impl Model {
         }
         match record.event {
             Event::Lease(lease::Event::Granted { lock, executor, fence, .. }) => {
+                if let Lock::Run(tenant, run) = lock {
+                    assert_ne!(self.runs.get(&(tenant, run)), Some(&RunState::Suspended), "{record:?}");
+                }
                 let (highest, holder) = self.locks.entry(lock).or_default();
                 assert!(holder.is_none() && fence > *highest, "{record:?}");
                 (*highest, *holder) = (fence, Some(executor));
@@ -69,7 +73,8 @@ impl Model {
                 self.quotas.insert(user, quota);
             }
             Event::Admit(admit::Event::QuotaSet { user, quota: None, .. }) => drop(self.quotas.remove(&user)),
-            Event::Run(run::Event::Spawned { user, depth, .. }) => {
+            Event::Run(run::Event::Spawned { run, user, depth, .. }) => {
+                assert_eq!(self.runs.insert((record.tenant, run), RunState::Open), None, "{record:?}");
                 assert!(self.halts.is_empty(), "{record:?} during a halt");
                 let spawned = self.spawned.entry(user).or_default();
                 if let Some(quota) = self.quotas.get(&Some(user)).or(self.quotas.get(&None)) {
@@ -79,12 +84,15 @@ impl Model {
             }
             Event::Reserve(ref event) => self.reserve(record, event),
             Event::Run(run::Event::AttemptStarted { run, unit, attempt, .. }) => {
+                self.goes_on(record, run);
                 self.attempt(record, run, unit, (attempt, AttemptState::Running));
             }
             Event::Run(run::Event::AttemptQueued { run, unit, attempt }) => {
+                self.goes_on(record, run);
                 self.attempt(record, run, unit, (attempt, AttemptState::Pending));
             }
             Event::Run(run::Event::Recalled { run, unit, attempt, key, source }) => {
+                self.goes_on(record, run);
                 assert_eq!(self.memo.get(&key), Some(&source), "{record:?}");
                 self.attempt(record, run, unit, (attempt, AttemptState::Running));
                 self.attempt(record, run, unit, (attempt, AttemptState::Succeeded));
@@ -94,13 +102,48 @@ impl Model {
                 self.end_intent(record, self.reserved.get(&(record.tenant, run, unit, attempt)).copied(), state);
             }
             Event::Effect(ref event) => self.effect(record, event),
-            Event::Run(run::Event::Ended { run, .. }) => {
-                let mut of_run =
-                    self.attempts.iter().filter(|((tenant, of, _), _)| (*tenant, *of) == (record.tenant, run));
-                let open = |state| matches!(state, AttemptState::Running | AttemptState::Pending);
-                assert!(of_run.all(|(_, (_, state))| !open(*state)), "{record:?}");
+            Event::Run(run::Event::Ended { run, outcome }) => {
+                assert_eq!(self.unended(record.tenant, run, AttemptState::Running), 0, "{record:?}");
+                assert_eq!(self.unended(record.tenant, run, AttemptState::Pending), 0, "{record:?}");
+                let from = if outcome == Ending::Cancelled { RunState::Cancelling } else { RunState::Open };
+                self.goes(record, run, &[from], RunState::Ended(outcome));
             }
+            Event::Run(run::Event::Suspended { run }) => {
+                assert_eq!(self.unended(record.tenant, run, AttemptState::Running), 0, "{record:?}");
+                self.goes(record, run, &[RunState::Open], RunState::Suspended);
+            }
+            Event::Run(run::Event::Resumed { run }) => {
+                self.goes(record, run, &[RunState::Suspended], RunState::Open);
+            }
+            Event::Run(run::Event::Cancelled { run, running }) => self.cancel(record, run, running),
             _ => {}
+        }
+    }
+
+    /// How many attempts of a run stand so.
+    fn unended(&self, tenant: TenantId, run: RunId, state: AttemptState) -> usize {
+        let of_run = self.attempts.iter().filter(|((of, which, _), _)| (*of, *which) == (tenant, run));
+        of_run.filter(|(_, (_, now))| *now == state).count()
+    }
+
+    /// Something of the run begins.
+    fn goes_on(&self, record: &Record, run: RunId) {
+        assert_eq!(self.runs.get(&(record.tenant, run)), Some(&RunState::Open), "{record:?}");
+    }
+
+    fn goes(&mut self, record: &Record, run: RunId, from: &[RunState], to: RunState) {
+        let before = self.runs.insert((record.tenant, run), to);
+        assert!(before.is_some_and(|before| from.contains(&before)), "{record:?} after {before:?}");
+    }
+
+    /// A run that is cancelled ends with the last attempt that is running, or at once if none is; what is queued ends with it.
+    fn cancel(&mut self, record: &Record, run: RunId, running: u32) {
+        assert_eq!(self.unended(record.tenant, run, AttemptState::Running), running as usize, "{record:?}");
+        let to = if running == 0 { RunState::Ended(Ending::Cancelled) } else { RunState::Cancelling };
+        self.goes(record, run, &[RunState::Open, RunState::Suspended], to);
+        let of_run = self.attempts.iter_mut().filter(|((of, which, _), _)| (*of, *which) == (record.tenant, run));
+        for (_, (_, state)) in of_run.filter(|(_, (_, state))| running == 0 && *state == AttemptState::Pending) {
+            *state = AttemptState::Cancelled;
         }
     }
 
@@ -113,6 +156,10 @@ impl Model {
             }
             effect::Event::Dispatched { intent } => {
                 assert!(self.halts.is_empty(), "{record:?} during a halt");
+                let (.., [_, of_run, ..], _) = self.open[&intent];
+                if let Account::Run(_, run) = of_run {
+                    self.goes_on(record, run);
+                }
                 self.phase(record, intent, Phase::Dispatched);
             }
             effect::Event::Committed { intent, .. } => self.phase(record, intent, Phase::Committed),
@@ -230,6 +277,11 @@ enum Step {
         unit: u32,
         question: u8,
     },
+    /// A run is cancelled while an attempt is queued, and whoever holds it ends what is running, as far as nothing stands in its
+    /// way.
+    Stop {
+        run: u64,
+    },
     Repeat(prop::sample::Index),
     Tick(u64),
     Checkpoint,
@@ -268,7 +320,11 @@ enum Wish {
     Commit(prop::sample::Index),
     /// Through every phase that is left, and to its end.
     Through(prop::sample::Index, AttemptState),
-    End,
+    End(bool),
+    Suspend,
+    /// Of this run, by the owner, or of one that waits for it.
+    Resume(Option<prop::sample::Index>),
+    Cancel,
     Cap(Level, u64),
     Slots(u32),
     Resolve(prop::sample::Index, Option<u64>),
@@ -305,7 +361,10 @@ fn wish() -> impl Strategy<Value = Wish> {
         5 => any::<prop::sample::Index>().prop_map(Wish::Dispatch),
         4 => any::<prop::sample::Index>().prop_map(Wish::Commit),
         4 => (any::<prop::sample::Index>(), state()).prop_map(|(at, state)| Wish::Through(at, state)),
-        1 => Just(Wish::End),
+        1 => prop::bool::weighted(0.2).prop_map(Wish::End),
+        1 => Just(Wish::Suspend),
+        4 => prop::option::weighted(0.9, any::<prop::sample::Index>()).prop_map(Wish::Resume),
+        1 => Just(Wish::Cancel),
         1 => (prop::sample::select(Level::ALL.to_vec()), 0..150u64).prop_map(|(level, cap)| Wish::Cap(level, cap)),
         1 => (0..5u32).prop_map(Wish::Slots),
         1 => (any::<bool>(), prop::sample::select(vec![Switch::Halted, Switch::Open, Switch::Open]))
@@ -319,14 +378,15 @@ fn wish() -> impl Strategy<Value = Wish> {
 fn step() -> impl Strategy<Value = Step> {
     let ask = (1..4u64, 1..4u64, 0..3u64, prop::bool::weighted(0.1), prop_oneof![Just(0u64), 1..300u64]);
     prop_oneof![
-        20 => (ask, prop_oneof![3 => prop::collection::vec(wish(), 1), 1 => prop::collection::vec(wish(), 2..4)]).prop_map(|((client, executor, run, stale, wait_ns), wishes)| {
+        80 => (ask, prop_oneof![3 => prop::collection::vec(wish(), 1), 1 => prop::collection::vec(wish(), 2..4)]).prop_map(|((client, executor, run, stale, wait_ns), wishes)| {
             Step::Ask { client, executor, run, stale, wait_ns, wishes }
         }),
-        2 => (0..2u64, 0..4u32, 0..2u8).prop_map(|(run, unit, question)| Step::Call { run, unit, question }),
-        2 => any::<prop::sample::Index>().prop_map(Step::Repeat),
-        3 => (0..200u64).prop_map(Step::Tick),
-        1 => Just(Step::Checkpoint),
-        1 => Just(Step::Reopen),
+        8 => (0..2u64, 0..4u32, 0..2u8).prop_map(|(run, unit, question)| Step::Call { run, unit, question }),
+        1 => (0..2u64).prop_map(|run| Step::Stop { run }),
+        8 => any::<prop::sample::Index>().prop_map(Step::Repeat),
+        12 => (0..200u64).prop_map(Step::Tick),
+        4 => Just(Step::Checkpoint),
+        4 => Just(Step::Reopen),
     ]
 }
 
@@ -408,7 +468,19 @@ impl Life {
                 first.into_iter().chain(self.commands(&finish, run, executor, held)).collect()
             }
             Wish::SettleOnly(at) => vec![settle(pick(at).0, 1)],
-            Wish::End => vec![Command::Run(run::Command::End { run, outcome: Ending::Incomplete })],
+            Wish::End(cancelled) => {
+                let outcome = if *cancelled { Ending::Cancelled } else { Ending::Incomplete };
+                vec![Command::Run(run::Command::End { run, outcome })]
+            }
+            Wish::Suspend => vec![Command::Run(run::Command::Suspend { run })],
+            Wish::Resume(at) => {
+                let run = match (at, self.house.ledger.query(&Query::Suspended(TENANT))) {
+                    (Some(at), Answer::Suspended(some)) if !some.is_empty() => some[at.index(some.len())],
+                    _ => run,
+                };
+                vec![Command::Run(run::Command::Resume { run })]
+            }
+            Wish::Cancel => vec![Command::Run(run::Command::Cancel { run })],
             Wish::Cap(level, amount) => {
                 vec![cap(if *level == Level::LedgerDay { TenantId::LEDGER } else { TENANT }, *level, *amount)]
             }
@@ -429,8 +501,8 @@ impl Life {
         match step {
             Step::Ask { client, executor, run, stale, wait_ns, wishes } => {
                 let of_owner = |wish: &Wish| {
-                    use Wish::{Cap, Halt, Quota, Resolve, Slots};
-                    matches!(wish, Cap(..) | Slots(_) | Resolve(..) | Halt(..) | Quota(..))
+                    use Wish::{Cancel, Cap, Halt, Quota, Resolve, Resume, Slots};
+                    matches!(wish, Cap(..) | Slots(_) | Resolve(..) | Halt(..) | Quota(..) | Resume(_) | Cancel)
                 };
                 let owner = wishes.iter().any(of_owner);
                 let lock = if owner { Lock::Owner } else { Lock::Run(TENANT, RunId(*run)) };
@@ -455,6 +527,7 @@ impl Life {
                 self.ask(request);
             }
             Step::Call { run, unit, question } => self.call(RunId(*run), *unit, *question),
+            Step::Stop { run } => self.stop(RunId(*run)),
             Step::Repeat(at) if !self.asked.is_empty() => {
                 let (request, first) = self.asked[at.index(self.asked.len())].clone();
                 let head = self.house.ledger.head();
@@ -479,11 +552,38 @@ impl Life {
         }
     }
 
-    fn call(&mut self, run: RunId, unit: u32, question: u8) {
-        let lock = Lock::Run(TENANT, run);
+    /// What its holder shows of a lock, which is asked for first.
+    fn holds(&mut self, lock: Lock) -> Option<Authority> {
         self.next(None, vec![acquire(lock, 9, 10_000)]);
-        let (fence, Some(executor)) = self.model.locks.get(&lock).copied().unwrap_or_default() else { return };
-        let held = Some(Authority { lock, executor, fence });
+        let (fence, holder) = self.model.locks.get(&lock).copied().unwrap_or_default();
+        holder.map(|executor| Authority { lock, executor, fence })
+    }
+
+    fn stop(&mut self, run: RunId) {
+        if let Some(held) = self.holds(Lock::Run(TENANT, run)) {
+            let unit = UnitId(4);
+            let attempt = self.model.attempts.get(&(TENANT, run, unit)).map_or(0, |(last, _)| *last) + 1;
+            self.next(Some(held), vec![Command::Run(run::Command::Queue { run, unit, attempt })]);
+        }
+        let Some(owner) = self.holds(Lock::Owner) else { return };
+        self.next(Some(owner), vec![Command::Run(run::Command::Cancel { run })]);
+        let Some(held) = self.holds(Lock::Run(TENANT, run)) else { return };
+        for (intent, of, unit, attempt) in self.reservations.clone() {
+            let now = self.model.attempts.get(&(TENANT, of, unit)).copied();
+            if of != run || now != Some((attempt, AttemptState::Running)) {
+                continue;
+            }
+            let dispatched = matches!(self.model.intents.get(&intent), Some((_, Phase::Dispatched)));
+            let state = if dispatched { AttemptState::Indeterminate } else { AttemptState::Cancelled };
+            let released = (!dispatched).then(|| release(intent));
+            let end = Command::Run(run::Command::EndAttempt { run, unit, attempt, state });
+            self.next(Some(held), released.into_iter().chain([end]).collect());
+        }
+    }
+
+    fn call(&mut self, run: RunId, unit: u32, question: u8) {
+        let Some(held) = self.holds(Lock::Run(TENANT, run)) else { return };
+        let held = Some(held);
         let attempt = match self.model.attempts.get(&(TENANT, run, UnitId(unit))) {
             Some((queued, AttemptState::Pending)) => *queued,
             last => last.map_or(0, |(last, _)| *last) + 1,
@@ -532,6 +632,19 @@ impl Life {
         self.reread();
     }
 
+    /// What the ledger says of every run is what the log makes of it.
+    fn stands(&self) {
+        for (&(tenant, run), &state) in &self.model.runs {
+            let Answer::Run(Some(standing)) = self.house.ledger.query(&Query::Run(tenant, run)) else {
+                panic!("run {run} is not known");
+            };
+            let latest = self.model.attempts.iter().filter(|((of, which, _), _)| (*of, *which) == (tenant, run));
+            let latest: Vec<_> = latest.map(|((.., unit), (attempt, state))| (*unit, *attempt, *state)).collect();
+            let told: Vec<_> = standing.units.iter().map(|unit| (unit.unit, unit.attempt, unit.state)).collect();
+            assert_eq!((standing.state, told), (state, latest), "run {run}");
+        }
+    }
+
     /// Reads what is new in the log.
     fn reread(&mut self) {
         let frames = self.house.store.log(0).unwrap();
@@ -559,6 +672,7 @@ proptest! {
         for step in &steps {
             life.step(step);
         }
+        life.stands();
         let frames = life.house.store.log(0).unwrap();
         let rebuilt = prove::rebuild(&frames).unwrap();
         prove::compare(&life.house.ledger.table_hashes(), &rebuilt).unwrap();
@@ -573,7 +687,7 @@ proptest! {
 }
 
 /// What random lives are about.
-const REACHED: [&str; 23] = [
+const REACHED: [&str; 28] = [
     "expired",
     "renewed",
     "reserved",
@@ -581,6 +695,11 @@ const REACHED: [&str; 23] = [
     "overrun",
     "released",
     "ended",
+    "suspended",
+    "resumed",
+    "cancelled at once",
+    "cancelled",
+    "cancelled to its end",
     "over cap",
     "no slot",
     "deposed",
@@ -620,7 +739,12 @@ fn random_lives_reach_what_they_are_about() {
                 ) => "resolved",
                 Event::Reserve(reserve::Event::Settled { overrun: MicroUsd(1..), .. }) => "overrun",
                 Event::Reserve(reserve::Event::Released { .. }) => "released",
+                Event::Run(run::Event::Ended { outcome: Ending::Cancelled, .. }) => "cancelled to its end",
                 Event::Run(run::Event::Ended { .. }) => "ended",
+                Event::Run(run::Event::Suspended { .. }) => "suspended",
+                Event::Run(run::Event::Resumed { .. }) => "resumed",
+                Event::Run(run::Event::Cancelled { running: 0, .. }) => "cancelled at once",
+                Event::Run(run::Event::Cancelled { .. }) => "cancelled",
                 Event::Run(run::Event::Recalled { .. }) => "recalled",
                 Event::Run(run::Event::AttemptQueued { .. }) => "queued",
                 Event::Run(run::Event::AttemptEnded { state: AttemptState::TimedOut, .. }) => "timed out",
