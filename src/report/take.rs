@@ -14,6 +14,7 @@ use reports::{
 };
 use scenarios::{
     catalogue,
+    ceiling::Ceiling,
     runner::{self, Choices, Figures, PlanChoice, Raw, RunReport, RunSpec, Verdict},
     scenario::StoreKind,
 };
@@ -121,6 +122,21 @@ const SPEND: Counted = Counted {
     is_ladder: false,
 };
 
+/// Which ceiling bound, where each of the seven binds for somebody.
+const CEILINGS: Counted = Counted {
+    row: "C13",
+    counts: &[
+        ("bound-edge", |figures| bound(figures, Ceiling::Edge)),
+        ("bound-quota", |figures| bound(figures, Ceiling::Quota)),
+        ("bound-halt", |figures| bound(figures, Ceiling::Halt)),
+        ("bound-memo", |figures| bound(figures, Ceiling::Memo)),
+        ("bound-reserve", |figures| bound(figures, Ceiling::Reserve)),
+        ("bound-key-credit", |figures| bound(figures, Ceiling::KeyCredit)),
+        ("bound-settle", |figures| bound(figures, Ceiling::Settle)),
+    ],
+    is_ladder: false,
+};
+
 /// What was done twice.
 const REPEATS: Counted = Counted {
     row: "C15",
@@ -151,10 +167,16 @@ fn refused(figures: &Figures, kinds: &[&str]) -> u64 {
     kinds.iter().filter_map(|kind| figures.refusals.get(*kind)).sum()
 }
 
+/// How often a ceiling bound.
+fn bound(figures: &Figures, ceiling: Ceiling) -> u64 {
+    figures.ceilings.get(ceiling.described().0).copied().unwrap_or(0)
+}
+
 /// The rows that are counted: scenario, agents if not as its file says, and seeds.
-const COUNTED: [(&Counted, &str, Option<u32>, u64); 5] = [
+const COUNTED: [(&Counted, &str, Option<u32>, u64); 6] = [
     (&MEMO, "stampede", None, 16),
     (&SPEND, "fleet", None, 16),
+    (&CEILINGS, "ceilings", None, 16),
     (&REPEATS, "effects", None, 64),
     (&HALT, "halt", Some(3), 16),
     (&HALT, "halt", Some(300), 2),
