@@ -2,7 +2,8 @@
 
 use faults::Plan;
 use kernel::{
-    effect, lease,
+    admit, effect,
+    lease::{self, Lock},
     record::{Event, Record},
     request::Refusal,
     reserve, run,
@@ -15,11 +16,19 @@ use scenarios::{
 use std::collections::BTreeSet;
 
 fn under(scenario: &Scenario, seed: u64, fault: &str, target: &str, lasts: &str) -> Run {
-    let at = "{ time = \"10s\" }";
-    let text = format!("format = 1\n[[faults]]\nat = {at}\nfault = {fault}\ntarget = {target}\nfor = \"{lasts}\"\n");
+    planned(scenario, seed, &[("10s", fault, target, lasts)])
+}
+
+/// A run under faults: when each begins, which it is, what it is aimed at, and how long it lasts.
+fn planned(scenario: &Scenario, seed: u64, faults: &[(&str, &str, &str, &str)]) -> Run {
+    let mut text = "format = 1\n".to_owned();
+    for (at, fault, target, lasts) in faults {
+        text +=
+            &format!("[[faults]]\nat = {{ time = \"{at}\" }}\nfault = {fault}\ntarget = {target}\nfor = \"{lasts}\"\n");
+    }
     let plan = PlanChoice::Given(Plan::from_toml(&text).expect("a plan"));
     let run = play(&spec(scenario, seed, &Choices { plan, ..Choices::default() }).expect("a spec")).expect("playable");
-    assert_eq!(run.report.verdict, Verdict::Pass, "{fault}: {:?}", run.report.broken);
+    assert_eq!(run.report.verdict, Verdict::Pass, "{faults:?}: {:?}", run.report.broken);
     run
 }
 
@@ -56,6 +65,35 @@ fn of_two_processes_of_an_agent_the_newer_takes_its_runs_over_and_the_older_ends
     let incarnations: Vec<u32> = decided.collect();
     assert!(incarnations.is_sorted() && incarnations.last() == Some(&2), "{:?}", incarnations.last());
     assert_eq!(run.report.figures.runs_ended, run.report.figures.runs_complete);
+}
+
+/// While a quota was low the first process of an agent was refused every run that was left, and called its list done. Its second,
+/// started by then and not yet answered, came when the quota was what it had been, and began one of those runs; when it was
+/// stopped nobody took that up, for the list was done. Now a process that is not the newest is no judge of that: it ends.
+#[test]
+fn a_list_is_done_when_the_newest_process_says_so() {
+    let (ledger, agent, all) = ("{ node = \"ledger\" }", "{ node = \"agent-3\" }", "\"all\"");
+    let faults = [
+        ("43s 870ms", "\"power-cut\"", ledger, "7s 928ms"),
+        ("28s", "{ quota-changed = { percent = 62 } }", all, "2m 1s"),
+        ("1m 54s 807ms", "\"power-cut\"", ledger, "33s 248ms"),
+        ("2m 20s 302ms", "\"pause\"", agent, "10s 56ms"),
+        ("2m 23s 522ms", "\"double-start\"", agent, "31s 641ms"),
+    ];
+    let run = planned(&shipped("fleet"), 5_090_150, &faults);
+    let too_deep = |refusal: &Refusal| matches!(refusal, Refusal::Admit(admit::Refusal::TooDeep { .. }));
+    assert!(refused(&run, too_deep) > 0);
+    // Who held which run of agent-3, by the process: what the second held, another held after it.
+    let held = |record: Record| match record.event {
+        Event::Lease(lease::Event::Granted { lock: Lock::Run(_, run), executor, .. }) if executor.0 >> 32 == 6 => {
+            Some((run, (executor.0 - 1) as u32))
+        }
+        _ => None,
+    };
+    let held: Vec<_> = run.log.records().filter_map(held).collect();
+    let handed_on = |(run, process): &(_, u32)| *process == 1 && held.iter().any(|(of, by)| of == run && *by > 1);
+    assert!(held.iter().any(handed_on), "{held:?}");
+    assert_eq!(run.report.figures.reservations_open, 0);
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub(super) const MOST_ATTEMPTS: u32 = 3;
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
 /// Sees the list of agent `index` through as incarnation `incarnation` of the agent at `node`, then says that it is done.
-/// Ends if a newer incarnation is at work.
+/// Ends if a newer incarnation is at work, or was started before the list was done.
 pub(super) async fn run(world: World, casting: Rc<Casting>, index: usize, node: NodeId, incarnation: u32) {
     let lines = Lines::open(&casting, world.clone(), node, incarnation);
     if casting.stage.done.borrow().contains(&node) {
@@ -65,6 +65,9 @@ async fn work(agent: Rc<Agent>, node: NodeId) {
     match agent.casting.work.open_loop {
         false => agent.one_after_the_other().await,
         true => agent.each_when_due().await,
+    }
+    if !agent.casting.stage.starts.is_newest(node, agent.lines.incarnation) {
+        return; // the newer one may have begun what was refused here, and nobody would see that through
     }
     agent.casting.stage.done.borrow_mut().insert(node);
     pending().await

@@ -54,6 +54,11 @@ impl Starts {
         *next - 1
     }
 
+    /// Whether no process of the agent was started after this incarnation.
+    pub(super) fn is_newest(&self, agent: NodeId, incarnation: u32) -> bool {
+        self.started.borrow().get(&agent).is_none_or(|next| *next <= incarnation + 1)
+    }
+
     /// Whether the agent's second process is to run.
     pub fn is_twice(&self, agent: NodeId) -> bool {
         self.twice.borrow().contains(&agent)
