@@ -83,39 +83,46 @@ impl Model {
                 *spawned += 1;
             }
             Event::Reserve(ref event) => self.reserve(record, event),
-            Event::Run(run::Event::AttemptStarted { run, unit, attempt, .. }) => {
+            Event::Effect(ref event) => self.effect(record, event),
+            Event::Run(ref event) => self.run(record, event),
+            Event::Lease(lease::Event::Renewed { .. }) => {}
+        }
+    }
+
+    fn run(&mut self, record: &Record, event: &run::Event) {
+        match *event {
+            run::Event::AttemptStarted { run, unit, attempt, .. } => {
                 self.goes_on(record, run);
                 self.attempt(record, run, unit, (attempt, AttemptState::Running));
             }
-            Event::Run(run::Event::AttemptQueued { run, unit, attempt }) => {
+            run::Event::AttemptQueued { run, unit, attempt } => {
                 self.goes_on(record, run);
                 self.attempt(record, run, unit, (attempt, AttemptState::Pending));
             }
-            Event::Run(run::Event::Recalled { run, unit, attempt, key, source }) => {
+            run::Event::Recalled { run, unit, attempt, key, source } => {
                 self.goes_on(record, run);
                 assert_eq!(self.memo.get(&key), Some(&source), "{record:?}");
                 self.attempt(record, run, unit, (attempt, AttemptState::Running));
                 self.attempt(record, run, unit, (attempt, AttemptState::Succeeded));
             }
-            Event::Run(run::Event::AttemptEnded { run, unit, attempt, state }) => {
+            run::Event::AttemptEnded { run, unit, attempt, state } => {
                 self.attempt(record, run, unit, (attempt, state));
                 self.end_intent(record, self.reserved.get(&(record.tenant, run, unit, attempt)).copied(), state);
             }
-            Event::Effect(ref event) => self.effect(record, event),
-            Event::Run(run::Event::Ended { run, outcome }) => {
+            run::Event::Ended { run, outcome } => {
                 assert_eq!(self.unended(record.tenant, run, AttemptState::Running), 0, "{record:?}");
                 assert_eq!(self.unended(record.tenant, run, AttemptState::Pending), 0, "{record:?}");
                 let from = if outcome == Ending::Cancelled { RunState::Cancelling } else { RunState::Open };
                 self.goes(record, run, &[from], RunState::Ended(outcome));
             }
-            Event::Run(run::Event::Suspended { run }) => {
+            run::Event::Suspended { run } => {
                 assert_eq!(self.unended(record.tenant, run, AttemptState::Running), 0, "{record:?}");
                 self.goes(record, run, &[RunState::Open], RunState::Suspended);
             }
-            Event::Run(run::Event::Resumed { run }) => {
+            run::Event::Resumed { run } => {
                 self.goes(record, run, &[RunState::Suspended], RunState::Open);
             }
-            Event::Run(run::Event::Cancelled { run, running }) => self.cancel(record, run, running),
+            run::Event::Cancelled { run, running } => self.cancel(record, run, running),
             _ => {}
         }
     }
@@ -473,6 +480,18 @@ impl Life {
                 vec![Command::Run(run::Command::End { run, outcome })]
             }
             Wish::Suspend => vec![Command::Run(run::Command::Suspend { run })],
+            _ => self.orders(wish, run, pick),
+        }
+    }
+
+    /// What the owner asks for.
+    fn orders(
+        &self,
+        wish: &Wish,
+        run: RunId,
+        pick: impl Fn(&prop::sample::Index) -> (ReservationId, RunId, UnitId, u32),
+    ) -> Vec<Command> {
+        match wish {
             Wish::Resume(at) => {
                 let run = match (at, self.house.ledger.query(&Query::Suspended(TENANT))) {
                     (Some(at), Answer::Suspended(some)) if !some.is_empty() => some[at.index(some.len())],
@@ -494,6 +513,7 @@ impl Life {
                 Answer::AwaitsOwner(some) if !some.is_empty() => vec![resolve(some[at.index(some.len())], *tokens)],
                 _ => vec![resolve(pick(at).0, *tokens)],
             },
+            _ => unreachable!("{wish:?} is a holder's"),
         }
     }
 
