@@ -70,16 +70,19 @@ fn text(checked: &Checked) -> String {
     let unruled = word(Status::NotChecked);
     lines.extend(checked.without_rules.iter().map(|name| format!("{unruled:<12}{name:<20}{NO_RULES}")));
     lines.push(String::new());
+    let width = figures.iter().map(|figure| figure.name.len()).max().unwrap_or_default() + 2;
     for figure in figures {
         let name = &figure.name;
         match (&figure.recomputed, &figure.not_derivable) {
-            (Some(value), _) if figure.status == Status::Ok => lines.push(format!("recomputed      {name:<22}{value}")),
+            (Some(value), _) if figure.status == Status::Ok => {
+                lines.push(format!("recomputed      {name:<width$}{value}"))
+            }
             (Some(value), _) => {
                 let differs = output::alarm("DIFFERS");
-                lines.push(format!("{differs}         {name:<22}{}, and the files give {value}", figure.stated));
+                lines.push(format!("{differs}         {name:<width$}{}, and the files give {value}", figure.stated));
             }
             (None, why) => {
-                lines.push(format!("not derivable   {name:<22}{}", why.as_deref().unwrap_or_default()));
+                lines.push(format!("not derivable   {name:<width$}{}", why.as_deref().unwrap_or_default()));
             }
         }
     }

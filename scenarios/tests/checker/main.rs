@@ -27,6 +27,8 @@ fn sound_runs_of_every_scenario_hold_up() {
             let failed: Vec<_> = checked.checks.iter().filter(|check| check.status == Status::Failed).collect();
             assert!(checked.is_ok(), "{scenario}, seed {seed}: {failed:?}");
             assert_eq!(checked.agreement, Agreement::Agrees, "{scenario}, seed {seed}");
+            let unended = checked.checks.iter().find(|check| check.status == Status::Ok && check.not_checked.is_some());
+            assert_eq!(unended, None, "{scenario}, seed {seed}: said to hold, and not looked at to the end");
             let held = checked.checks.iter().filter(|check| check.status == Status::Ok).count();
             assert!(held > 25, "{scenario}, seed {seed}: only {held} rules had anything to look at");
         }
