@@ -3,7 +3,7 @@
 use super::{
     findings::{Findings, Place, Rule},
     told::Stats,
-    wire::Price,
+    wire::{Price, Quota},
 };
 use serde::{Deserialize, Deserializer};
 use std::{
@@ -120,8 +120,20 @@ pub(super) struct Scenario {
     #[serde(default)]
     pub invariants: Vec<String>,
     pub sizes: Sizes,
+    pub caps: Caps,
+    pub quota: Option<Quota>,
     pub provider: Provider,
     pub edge: Option<Edge>,
+}
+
+/// The caps, in micro-USD, and the slots.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct Caps {
+    pub unit: u64,
+    pub run: u64,
+    pub user_day: u64,
+    pub ledger_day_per_user: u64,
+    pub slots: u32,
 }
 
 /// What may pass the edge.
@@ -136,6 +148,7 @@ pub(super) struct Edge {
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Sizes {
     pub agents: u32,
+    pub agents_per_user: u32,
     #[serde(default)]
     pub trespassers: u32,
 }

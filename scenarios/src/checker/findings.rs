@@ -46,6 +46,7 @@ rules! {
     Caps "caps" "caps met" "no admitted reserve passes a cap in force: of unit, run, user's day, ledger's day", else "nothing was reserved";
     Slots "slots" "reserves" "no user has more live reservations than slots", else "nothing was reserved";
     EndsOnce "ends-once" "reservations" "a reservation is made once and ends at most once; after an unknown outcome by the owner alone", else "nothing was reserved";
+    Terms "terms" "settings" "the ledger was set up with the capsule's caps, slots, price and quota", else "the log is empty";
     Price "price" "settlements" "a call settles at the price of its reservation, rounded up once, its overrun told", else "nothing was settled";
     Quota "quota" "spawns and reserves" "nobody begins more, deeper or dearer in a day than its quota", else "no quota was set";
     Halt "halt" "spawns and reserves" "while a halt is on no run is spawned and no invocation is sequenced; who ends halted by the owner met one", else "no halt was set";

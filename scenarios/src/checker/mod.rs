@@ -8,7 +8,7 @@
 //! - [`log`]: the log by itself; [`story`]: the history entry by entry, held against the log and folded in order.
 //! - [`budget`], [`writers`], [`turns`], [`runs`], [`effects`], [`calls`], [`ceilings`], [`requests`]: the folds;
 //!   [`answers`]: what the rules say to a command; [`commands`]: what it must have made.
-//! - [`tables`]: the tables at rest, row by row.
+//! - [`terms`]: what the ledger was set up with; [`tables`]: the tables at rest, row by row.
 //! - [`figures`]: each number of the result; [`verdict`]: what the result says came of it.
 //! - [`findings`]: the table. What was not looked at is never said to hold.
 //!
@@ -29,6 +29,7 @@ mod requests;
 mod runs;
 mod story;
 mod tables;
+mod terms;
 mod told;
 mod turns;
 mod verdict;
@@ -101,6 +102,7 @@ pub fn check(folder: &Path) -> Result<Checked, CheckError> {
     files.compare(&mut found);
     let log = Log::read(&files.log, &mut found);
     let mut story = Story::new(&log, capsule);
+    terms::compare(&log, capsule, &mut found);
     story.read(&files.history, &mut found);
     if files.history.is_empty() {
         found.broken(Rule::Entries, Place::History { entry: 0 }, "there is a log and no history: the file was emptied");

@@ -76,7 +76,7 @@ impl<'a> Story<'a> {
             let units = &mut work.entry(item.run).or_insert_with(|| (item.user, BTreeSet::new())).1;
             units.extend(item.units.iter().map(|[unit, ..]| *unit));
         }
-        let Sizes { agents, trespassers } = capsule.scenario.sizes;
+        let Sizes { agents, trespassers, .. } = capsule.scenario.sizes;
         let edges = u32::from(capsule.scenario.edge.is_some());
         let others = 3_u32.saturating_add(agents).saturating_add(trespassers).saturating_add(edges);
         Story {

@@ -91,12 +91,13 @@ fn more_live(folder: &mut Folder) {
     });
 }
 
-const FORGED: [(&str, Forge, &str); 45] = [
+const FORGED: [(&str, Forge, &str); 46] = [
     ("a unit's cap lower than what was reserved", |f| cap(f, Level::Unit, 1), "caps"),
     ("a run's cap lower", |f| cap(f, Level::Run, 1), "caps"),
     ("a user's day's cap lower", |f| cap(f, Level::UserDay, 1), "caps"),
     ("the ledger's day's cap lower", |f| cap(f, Level::LedgerDay, 1), "caps"),
     ("a setting that nobody asked for", |f| cap(f, Level::Unit, 99_999_999), "commands"),
+    ("a ledger set up with a higher cap", |f| cap(f, Level::LedgerDay, 99_999_999_999), "terms"),
     (
         "fewer slots",
         |f| {

@@ -149,7 +149,7 @@ const FILES: [(&str, Tamper, &str, &str); 28] = [
     ),
 ];
 
-const WORDS: [(&str, Tamper, &str, &str); 12] = [
+const WORDS: [(&str, Tamper, &str, &str); 16] = [
     ("a changed verdict", |f| f.result["verdict"] = "safety".into(), "agreement", "verdict is \"safety\""),
     (
         "one changed verdict in both files",
@@ -179,6 +179,25 @@ const WORDS: [(&str, Tamper, &str, &str); 12] = [
         |f| f.recapsule(|capsule| capsule.scenario.provider.price.output_per_mtok += 1_000_000),
         "calls",
         "by the provider's price",
+    ),
+    (
+        "other caps",
+        |f| f.recapsule(|capsule| capsule.scenario.caps.user_day.0 += 1),
+        "terms",
+        "level: UserDay, cap: 20000000 }), and the capsule says",
+    ),
+    ("a slot more", |f| f.recapsule(|capsule| capsule.scenario.caps.slots += 1), "terms", "and the capsule says"),
+    (
+        "no quota any more",
+        |f| f.recapsule(|capsule| capsule.scenario.quota = None),
+        "terms",
+        "and the capsule does not say so",
+    ),
+    (
+        "more users than there are",
+        |f| f.recapsule(|capsule| capsule.scenario.sizes.agents_per_user = 1),
+        "terms",
+        "level: LedgerDay",
     ),
     (
         "less work",
