@@ -124,8 +124,13 @@ impl Shared {
         })
     }
 
+    /// The files that the choices are read from.
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+        self.plan_file().into_iter().chain(&self.caps).cloned()
+    }
+
     /// The plan's file, if there is one.
-    pub fn plan_file(&self) -> Option<&PathBuf> {
+    fn plan_file(&self) -> Option<&PathBuf> {
         match &self.plan {
             Some(PlanName::File(path)) => Some(path),
             _ => None,
@@ -184,6 +189,11 @@ fn read_plan(path: &Path) -> anyhow::Result<Plan> {
     let text = file::read_text(path, file::MOST_BYTES)
         .with_context(|| format!("the plan {} cannot be read; give a file, `swarm` or `none`", path.display()))?;
     Plan::from_toml(&text).with_context(|| format!("the plan {}", path.display()))
+}
+
+/// A seed: any number that has a place in 64 bits.
+pub fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("give a whole number from 0 to {}", u64::MAX))
 }
 
 fn agents(text: &str) -> Result<u32, String> {

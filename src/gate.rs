@@ -44,6 +44,9 @@ const MOST_KEPT: usize = 4;
 /// The most seeds one gate plays: what came of each is kept until the end.
 const MOST_SEEDS: u64 = 10_000_000;
 
+/// The most runs that are played side by side.
+const MOST_JOBS: u16 = 1_024;
+
 /// What `gate` may be told.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -57,7 +60,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = choices::time)]
     budget: Option<Duration>,
     /// How many runs are played side by side [default: one a core].
-    #[arg(long, value_name = "J", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "J", value_parser = jobs, allow_negative_numbers = true)]
     jobs: Option<u16>,
     /// Play only the k-th of n equal parts of the deals, so that n machines play them all.
     #[arg(long, value_name = "k/n", value_parser = part)]
@@ -176,7 +179,7 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
     let table = Table { deals, scenarios, names, choices, flags: args.shared.flags() };
     table.must_be_playable(&args.shared)?;
     if let Some(path) = &args.junit {
-        let read = args.scenarios.iter().map(PathBuf::from).chain(args.shared.plan_file().cloned());
+        let read = args.scenarios.iter().map(PathBuf::from).chain(args.shared.files());
         inputs::must_not_be("--junit", path, read).map_err(Failure::Input)?;
         junit::must_be_writable(path).map_err(Failure::Input)?;
     }
@@ -347,8 +350,9 @@ impl Table {
             let run = runner::play(&spec).map_err(Failure::of_run)?;
             return Ok(self.told(Played::of(run.report, place, None, false)));
         }
-        let doubled = gate::is_doubled(deal.seed);
-        let (run, parted) = gate::play_drawn(scenario, &spec, &choices, doubled).map_err(Failure::of_run)?;
+        let twice = gate::is_doubled(deal.seed);
+        let (run, parted) = gate::play_drawn(scenario, &spec, &choices, twice).map_err(Failure::of_run)?;
+        let doubled = twice || run.report.verdict != Verdict::Pass;
         let folder = shelf.keep(deal.scenario, &spec, &run);
         Ok(self.told(Played { folder, ..Played::of(run.report, place, parted, doubled) }))
     }
@@ -566,6 +570,13 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
         Some(Range { start, end }) if start < end && end - start <= MOST_SEEDS => Ok(start..end),
         Some(Range { start, end }) if start < end => Err(format!("give at most {MOST_SEEDS} seeds at a time")),
         _ => Err("write two numbers such as 0..200, the first below the second; the second is not played".to_owned()),
+    }
+}
+
+fn jobs(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        Ok(jobs @ 1..=MOST_JOBS) => Ok(jobs),
+        _ => Err(format!("give a number of jobs from 1 to {MOST_JOBS}")),
     }
 }
 

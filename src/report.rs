@@ -13,7 +13,7 @@ use crate::{
     output::{self, Format, FormatName, Out},
     provenance::{self, Origin},
 };
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use reports::{
     plot,
@@ -84,8 +84,8 @@ pub fn perform(args: &Args, format: FormatName) -> Result<Exit, Failure> {
     let rows = Rows::built_in().map_err(Failure::defect)?;
     let origin = Origin::find();
     let takes = take::all().map_err(Failure::Defect)?;
-    begin(&args.out).map_err(Failure::Input)?;
     let mut records = read(&args.records).map_err(Failure::Input)?;
+    begin(&args.out).map_err(Failure::Input)?;
     let mut context = Context {
         commit: origin.commit.clone(),
         binary: origin.binary.clone(),
@@ -229,13 +229,22 @@ fn progress(length: usize) -> ProgressBar {
     bar
 }
 
-#[expect(clippy::disallowed_methods, reason = "records are kept on the user's disk")]
+/// The records that are there. Others are added to the file, so it has to be one of records: damaged ones are named in the
+/// table, and what is no record at all is somebody's letter.
 fn read(path: &Path) -> anyhow::Result<Records> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Records::read(&bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Records::default()),
-        Err(error) => Err(error).with_context(|| format!("the records {} cannot be read", path.display())),
+    let read = match fs::metadata(path) {
+        Ok(there) if !there.is_file() => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Records::default()),
+        _ => file::read(path, file::MOST_BYTES),
+    };
+    let cannot = || format!("the records {} cannot be read; give another file with --records", path.display());
+    let bytes = read.with_context(cannot)?;
+    let mut lines =
+        bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()).peekable();
+    if lines.peek().is_some() && !lines.any(|line| line.starts_with(b"{")) {
+        return Err(anyhow!("it holds something else, which records would be added to")).with_context(cannot);
     }
+    Ok(Records::read(&bytes))
 }
 
 /// Adds records to the file, each line in one write, so that what is torn is at most the last line; after a torn line a new

@@ -1,7 +1,7 @@
 //! `run`: one run, its verdict, its figures and its history hash.
 
 use crate::{
-    choices::Shared,
+    choices::{self, Shared},
     exit::{Exit, Failure},
     failing, inputs,
     output::{self, Format, Out},
@@ -32,7 +32,7 @@ pub struct Args {
     /// A scenario by name, or a file of your own by its path ending in .toml; `list` names the ones that ship.
     scenario: String,
     /// The seed that every draw of the run derives from.
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = choices::seed, default_value_t = 0, allow_negative_numbers = true)]
     seed: u64,
     /// An arrival trace to replay: columns TIMESTAMP, ContextTokens, GeneratedTokens.
     #[arg(long, value_name = "CSV")]
@@ -72,13 +72,8 @@ pub fn perform(args: &Args, out: &mut Out) -> Result<Exit, Failure> {
         must_be_free(folder).map_err(Failure::Input)?;
     }
     if let Some(path) = &args.save_plan {
-        let read = [
-            Some(PathBuf::from(&args.scenario)),
-            args.arrivals.clone(),
-            args.shared.plan_file().cloned(),
-            args.shared.caps.clone(),
-        ];
-        inputs::must_not_be("--save-plan", path, read.into_iter().flatten()).map_err(Failure::Input)?;
+        let read = [Some(PathBuf::from(&args.scenario)), args.arrivals.clone()].into_iter().flatten();
+        inputs::must_not_be("--save-plan", path, read.chain(args.shared.files())).map_err(Failure::Input)?;
         inputs::must_be_a_plan_or_nothing("--save-plan", path).map_err(Failure::Input)?;
     }
     let root = real_root(choices.engine)?;

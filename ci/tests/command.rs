@@ -77,8 +77,8 @@ fn bad_usage_is_answered_with_what_to_type() {
         ("run", "<SCENARIO>"),
         ("run armada", "there is no scenario `armada`"),
         ("run fleat", "did you mean `fleet`?"),
-        ("run fleet --seed -1", "--seed"),
-        ("run fleet --seed 18446744073709551616", "--seed"),
+        ("run fleet --seed -1", "a whole number from 0 to 18446744073709551615"),
+        ("run fleet --seed 18446744073709551616", "a whole number from 0 to 18446744073709551615"),
         ("run fleet --agents 0", "from 1 to 65536"),
         ("run fleet --agents 99999999999999999999", "from 1 to 65536"),
         ("run fleet --agents many", "from 1 to 65536"),
@@ -103,8 +103,10 @@ fn bad_usage_is_answered_with_what_to_type() {
         ("gate --seeds 5..5", "such as 0..200"),
         ("gate --seeds 9..5", "such as 0..200"),
         ("gate --seeds 0..99999999999", "at most 10000000 seeds"),
-        ("gate --jobs 0", "--jobs"),
-        ("gate --jobs 99999", "--jobs"),
+        ("gate --jobs 0", "a number of jobs from 1 to 1024"),
+        ("gate --jobs 99999", "a number of jobs from 1 to 1024"),
+        ("gate --jobs -1", "a number of jobs from 1 to 1024"),
+        ("gate --jobs all", "a number of jobs from 1 to 1024"),
         ("gate --partition 3/2", "such as 1/4"),
         ("gate --partition 0/2", "such as 1/4"),
         ("gate --budget soon", "--budget"),
@@ -309,6 +311,7 @@ fn a_gate_plays_its_part_and_writes_junit() {
     let repros =
         results.iter().filter(|result| result["verdict"] != "pass").filter_map(|result| result["repro"].as_str());
     assert_eq!(repros.count() as u64, gate["failed"].as_u64().expect("a gate counts"));
+    assert_eq!(gate["doubled"], gate["failed"], "every failure was played twice");
     let failed = results.iter().find(|result| result["verdict"] != "pass").expect("check-after-call is caught");
     let (binary, rerun) = failed["repro"].as_str().and_then(|repro| repro.split_once(' ')).expect("a command");
     assert_eq!(binary, env!("CARGO_BIN_EXE_shakedown"));
@@ -385,6 +388,15 @@ fn a_record_that_was_edited_is_named_and_never_passes() {
     assert_eq!(said.exit, 0, "{}", said.err);
     assert!(said.out.contains("line 1 of the records was not used: it does not fit its seal"), "{}", said.out);
     assert!(!said.out.contains("pass"), "{}", said.out);
+    let letter = [("letter", "Dear all,\n\nit floats.\n")];
+    let says = ["letter cannot be read; give another file with --records", "it holds something else"];
+    refuses(&letter, "report --budget 1s --records letter --out out", 2, &says);
+    refuses(
+        &[],
+        "report --budget 1s --records /dev/zero --out out",
+        2,
+        &["/dev/zero cannot be read", "no regular file"],
+    );
 }
 
 #[test]

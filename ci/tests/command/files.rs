@@ -2,6 +2,7 @@
 
 use super::{command, folder_with, refuses, shakedown};
 use std::{
+    collections::BTreeSet,
     fs,
     path::Path,
     process::{Command, Output, Stdio},
@@ -93,7 +94,9 @@ fn a_plan_is_never_saved_over_what_the_run_reads_or_what_is_no_plan() {
     let scenario = include_str!("../../../scenarios/catalogue/contention.toml");
     let plan = "format = 1\n# mine\n";
     let trace = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,48,10\n";
-    let files = [("own.toml", scenario), ("plan.toml", plan), ("trace.csv", trace), ("letter", "dear")];
+    let caps = "format = 1\nchange = []\n";
+    let files =
+        [("own.toml", scenario), ("plan.toml", plan), ("caps.toml", caps), ("trace.csv", trace), ("letter", "dear")];
     let other = "own.toml is an input of this run";
     for (arguments, says) in [
         ("run own.toml --save-plan own.toml", other),
@@ -101,7 +104,10 @@ fn a_plan_is_never_saved_over_what_the_run_reads_or_what_is_no_plan() {
         ("run contention --plan plan.toml --save-plan plan.toml", "plan.toml is an input of this run"),
         ("run fleet --arrivals trace.csv --save-plan trace.csv", "trace.csv is an input of this run"),
         ("run contention --save-plan letter", "letter is there and is not a plan"),
+        ("run contention --caps caps.toml --save-plan caps.toml", "caps.toml is an input of this run"),
         ("gate own.toml --seeds 0..2 --junit own.toml", other),
+        ("gate contention --seeds 0..2 --plan plan.toml --junit plan.toml", "plan.toml is an input of this run"),
+        ("gate contention --seeds 0..2 --caps caps.toml --junit caps.toml", "caps.toml is an input of this run"),
     ] {
         let folder = folder_with(&files);
         fs::create_dir(folder.path().join("deep")).expect("a folder");
@@ -271,6 +277,23 @@ fn a_history_that_is_not_its_runs_is_shown_with_a_warning() {
     assert!(shell(folder.path(), "mkfifo kept/result.json").status.success(), "a pipe can be made");
     let pipe = shakedown(folder.path(), "check kept");
     assert_eq!((pipe.exit, pipe.err.contains("it is no regular file")), (2, true), "{}", pipe.err);
+}
+
+#[test]
+fn a_check_sets_its_figures_in_columns() {
+    let folder = folder_with(&[]);
+    let run = shakedown(folder.path(), "run contention --plan none --out kept");
+    assert_eq!(run.exit, 0, "{}", run.err);
+    let checked = shakedown(folder.path(), "check kept");
+    let figures: Vec<&str> = checked.out.lines().filter_map(|line| line.strip_prefix("recomputed")).collect();
+    assert!(figures.len() > 40, "{}", checked.out);
+    let places = figures.iter().map(|line| {
+        let name = line.trim_start().split(' ').next().unwrap_or_default();
+        let value = line.rsplit_once(&format!("{name} ")).map_or("", |(_, value)| value);
+        line.len() - value.trim_start().len()
+    });
+    let places: BTreeSet<usize> = places.collect();
+    assert_eq!(places.len(), 1, "each value stands in one column, apart from its name:\n{}", checked.out);
 }
 
 #[test]
