@@ -2,7 +2,12 @@
 //! with a verdict each, and folders that are whole.
 
 use faults::{Plan, PlanError};
-use kernel::planted::Bug;
+use kernel::{
+    id::RunId,
+    planted::Bug,
+    record::Event,
+    run::{self, Ending, HaltReason},
+};
 use scenarios::{
     caps::CapsFile,
     capsule::Capsule,
@@ -207,6 +212,19 @@ fn a_lowered_cap_is_ordered_and_restored() {
     assert_eq!(caps, [20_000_000, 0, 20_000_000]);
     assert!(run.report.figures.reserves_over_cap > 0);
     assert_eq!(run.report.verdict, Verdict::Pass);
+}
+
+/// A unit of the run was given up for good while another had met the halt: the run was asked to end at once, and to end incomplete,
+/// though what stopped it was the halt.
+#[test]
+fn a_run_that_met_a_halt_ends_halted_though_a_unit_of_it_is_given_up_too() {
+    let run = played(&spec(&scenario("effects"), 161, &Choices::default()).expect("a spec"));
+    let met_both = RunId(4 << 32 | 1);
+    let ended = run.log.records().find_map(|record| match record.event {
+        Event::Run(run::Event::Ended { run, outcome }) if run == met_both => Some(outcome),
+        _ => None,
+    });
+    assert_eq!(ended, Some(Ending::Halted(HaltReason::Owner)));
 }
 
 #[test]

@@ -121,8 +121,8 @@ enum Next {
 enum Played {
     /// All its lanes have ended.
     Through,
-    /// The run has ended, for it could not be completed any more.
-    Ended,
+    /// The run has ended so, for it could not be completed any more.
+    Ended(Ending),
     /// The lease was lost.
     Lost,
 }
@@ -361,7 +361,7 @@ impl Agent {
                     let round = Rc::new(Round::new(jobs));
                     match self.play(stint, &round, newspaper, memory).await {
                         Played::Through => {}
-                        Played::Ended => return Worked::Over(Ending::Incomplete),
+                        Played::Ended(ending) => return Worked::Over(ending),
                         Played::Lost => return Worked::Lost,
                     }
                     memory.calls += round.settled();
@@ -421,8 +421,9 @@ impl Agent {
                 Some(News::GivenUp) => {
                     round.begin_no_more();
                     if running > 1 && std::mem::take(&mut may_ask_end) {
-                        match self.end(stint, Ending::Incomplete, memory).await {
-                            Ok(true) => return stopped(Played::Ended),
+                        let ending = memory.halted.get().map_or(Ending::Incomplete, Ending::Halted);
+                        match self.end(stint, ending, memory).await {
+                            Ok(true) => return stopped(Played::Ended(ending)),
                             Ok(false) => {}
                             Err(Lost) => return stopped(Played::Lost),
                         }
