@@ -475,6 +475,7 @@ mod tests {
         catalogue,
         runner::{Choices, play, spec},
     };
+    use std::collections::{BTreeMap, BTreeSet};
 
     /// Kinds of refusals are found by their names: one that is misspelt would be counted as none for ever.
     #[test]
@@ -487,6 +488,19 @@ mod tests {
         }
         for kind in super::OVER_QUOTA.iter().chain(&super::HALTED) {
             assert!(figures.refusals.contains_key(*kind), "{kind}: {:?}", figures.refusals);
+        }
+    }
+
+    #[test]
+    fn a_scenario_names_the_rows_that_its_takes_feed() {
+        let mut fed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for take in super::all().expect("the takes can be prepared") {
+            let row = take.spots().next().expect("a take gives something").row;
+            fed.entry(take.spec().scenario.name.clone()).or_default().insert(row);
+        }
+        for scenario in catalogue::all() {
+            let named: BTreeSet<String> = scenario.rows.iter().cloned().collect();
+            assert_eq!(named, fed.remove(&scenario.name).unwrap_or_default(), "{}", scenario.name);
         }
     }
 
