@@ -121,6 +121,7 @@ pub(super) struct Scenario {
     pub invariants: Vec<String>,
     pub sizes: Sizes,
     pub caps: Caps,
+    pub caps_on_arrivals: Option<Caps>,
     pub quota: Option<Quota>,
     pub provider: Provider,
     pub edge: Option<Edge>,
@@ -178,6 +179,7 @@ impl Plan {
 
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Work {
+    pub open_loop: bool,
     pub agents: Vec<Vec<Item>>,
 }
 

@@ -53,7 +53,10 @@ fn is_tool(event: &Event) -> bool {
 /// What the capsule's scenario asks for, in the order in which a ledger is set up.
 fn asked(capsule: &Capsule) -> Vec<Event> {
     let scenario = &capsule.scenario;
-    let Caps { unit, run, user_day, ledger_day_per_user, slots } = scenario.caps;
+    // What comes when it comes, as a trace does, has caps of its own and no quota.
+    let is_open = capsule.work.open_loop;
+    let caps = scenario.caps_on_arrivals.filter(|_| is_open).unwrap_or(scenario.caps);
+    let Caps { unit, run, user_day, ledger_day_per_user, slots } = caps;
     let agents = capsule.work.agents.len() as u64;
     let users = agents.div_ceil(u64::from(scenario.sizes.agents_per_user).max(1)).max(1);
     let cap = |tenant, level, cap| Event::Reserve(Budgeted::CapSet { tenant, level, cap });
@@ -65,7 +68,7 @@ fn asked(capsule: &Capsule) -> Vec<Event> {
         Event::Reserve(Budgeted::SlotsSet { tenant: TENANT, slots }),
         Event::Reserve(Budgeted::PriceSet(scenario.provider.price)),
     ];
-    let quota = scenario.quota.map(Some);
+    let quota = scenario.quota.filter(|_| !is_open).map(Some);
     asked.extend(quota.map(|quota| Event::Admit(Admitted::QuotaSet { tenant: TENANT, user: None, quota })));
     asked
 }

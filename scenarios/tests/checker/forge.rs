@@ -45,9 +45,14 @@ pub struct Folder {
 
 /// Records a run of a scenario, and reads its folder.
 pub fn recorded(scenario: &str, seed: u64, bugs: &[&str]) -> Folder {
-    let scenario = catalogue::find(scenario).expect("shipped");
     let bugs = bugs.iter().map(|name| kernel::planted::Bug::named(name).expect("a planted bug")).collect();
-    let choices = Choices { recording: Recording::Full, bugs, ..Choices::default() };
+    recorded_as(scenario, seed, Choices { bugs, ..Choices::default() })
+}
+
+/// The same of a run that was chosen otherwise.
+pub fn recorded_as(scenario: &str, seed: u64, choices: Choices) -> Folder {
+    let scenario = catalogue::find(scenario).expect("shipped");
+    let choices = Choices { recording: Recording::Full, ..choices };
     let spec = spec(&scenario, seed, &choices).expect("a spec");
     let run = play(&spec).expect("playable");
     let above = TempDir::new().expect("a folder");

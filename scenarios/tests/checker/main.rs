@@ -10,13 +10,16 @@ mod semantic;
 mod tampered;
 mod turns;
 
-use forge::{Folder, recorded};
+use forge::{Folder, recorded, recorded_as};
 use kernel::planted::Bug;
 use scenarios::{
     catalogue,
     checker::{Agreement, Status},
+    runner::{Choices, PlanChoice},
     soonest,
+    workload::arrivals::Arrivals,
 };
+use std::sync::Arc;
 
 #[test]
 fn sound_runs_of_every_scenario_hold_up() {
@@ -33,6 +36,16 @@ fn sound_runs_of_every_scenario_hold_up() {
             assert!(held > 25, "{scenario}, seed {seed}: only {held} rules had anything to look at");
         }
     }
+}
+
+/// A trace has caps of its own and no quota, whatever its scenario says of others.
+#[test]
+fn a_sound_run_on_a_trace_holds_up() {
+    let trace = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,48,10\n";
+    let arrivals = Some(Arc::new(Arrivals::read(trace.as_bytes()).expect("a trace")));
+    let folder = recorded_as("fleet", 1, Choices { arrivals, plan: PlanChoice::None, ..Choices::default() });
+    assert_eq!(folder.broken(), Vec::<&str>::new());
+    assert!(folder.check().expect("it can be checked").is_ok());
 }
 
 /// Each planted bug shows in the files of the run that shows it soonest.
