@@ -13,7 +13,7 @@ use reports::table::grouped;
 use scenarios::{
     catalogue, file,
     gate::{self, Divergence},
-    runner::{self, Choices, Run, RunError, RunReport, RunSpec, Verdict},
+    runner::{self, Choices, Figures, Run, RunError, RunReport, RunSpec, Verdict},
     scenario::Scenario,
     workload::arrivals::Arrivals,
 };
@@ -207,6 +207,7 @@ pub fn text(spec: &RunSpec, report: &RunReport, parted: Option<&Divergence>) -> 
         dollars(figures.invoice_micro_usd),
         grouped(figures.overspends)
     ));
+    lines.extend(stopped(figures));
     let is_on = |name: &str| spec.bugs.iter().any(|bug| bug.name() == name);
     for (said, on) in [("reached    ", true), ("would differ under ", false)] {
         let these = report.reached.iter().filter(|(bug, times)| *times > 0 && is_on(bug) == on);
@@ -215,6 +216,23 @@ pub fn text(spec: &RunSpec, report: &RunReport, parted: Option<&Divergence>) -> 
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// What ceilings and halts did, if they did anything.
+fn stopped(figures: &Figures) -> impl Iterator<Item = String> {
+    let bound: Vec<String> = figures.ceilings.iter().map(|(ceiling, times)| format!("{ceiling} {times}x")).collect();
+    let ceilings = (!bound.is_empty()).then(|| format!("ceilings   {}", bound.join(", ")));
+    let halts = (figures.halts > 0).then(|| {
+        format!(
+            "halts      {}, amid {} runs; {} calls were out, {} of them settled, {} invoked while it was on",
+            grouped(figures.halts),
+            grouped(figures.runs_live_at_halt),
+            grouped(figures.calls_out_at_halt),
+            grouped(figures.calls_settled_after_halt),
+            grouped(figures.invocations_halted)
+        )
+    });
+    ceilings.into_iter().chain(halts)
 }
 
 /// A plan in one line: how many faults of each kind.
