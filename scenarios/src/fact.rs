@@ -216,6 +216,24 @@ pub enum Fact {
         /// With what answer.
         refusal: EdgeRefusal,
     },
+    /// The provider accepted a call that no ledger knows of, and put it on its invoice under no request.
+    StrayCharged {
+        /// Whose key it came with.
+        user: UserId,
+        /// What it costs.
+        cost: MicroUsd,
+    },
+    /// The provider turned such a call away, for its key's credit does not cover it.
+    StrayRefused {
+        /// Whose key it came with.
+        user: UserId,
+        /// What the key may be charged in all.
+        limit: MicroUsd,
+        /// What the call would have cost.
+        asked: MicroUsd,
+        /// What was left of the limit.
+        left: MicroUsd,
+    },
 }
 
 /// What every fact fits in, in bytes, as its fields are today.

@@ -126,6 +126,12 @@ pub struct Figures {
     /// Decided refusals, by room and kind: `reserve.over-cap`.
     #[serde(default)]
     pub refusals: BTreeMap<String, u64>,
+    /// What the provider charged to calls that no ledger knows of, in micro-USD; it is no part of `invoice_micro_usd`.
+    #[serde(default)]
+    pub strays_micro_usd: u64,
+    /// Such calls that were refused for their key's credit.
+    #[serde(default)]
+    pub strays_refused: u64,
     /// How often each of the seven ceilings bound, by its name; see [`crate::ceiling`].
     #[serde(default)]
     pub ceilings: BTreeMap<String, u64>,

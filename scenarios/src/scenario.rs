@@ -82,6 +82,27 @@ impl Edge {
     }
 }
 
+/// An agent that has a call made past the ledger, with its user's key, again and again until the agents begin no more runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Runaway {
+    /// Which agent; nobody runs away if there are not so many, or on a trace.
+    pub agent: u32,
+    /// From one call to the next; 10 ms to 1 h.
+    #[serde(with = "humantime_serde")]
+    pub every: Duration,
+    /// What the prompt of each comes to and what the answer does, in tokens.
+    pub usage: Usage,
+}
+
+impl Runaway {
+    fn check(&self) -> Result<(), Senseless> {
+        lasts_within("runaway.every", self.every, Duration::from_millis(10), Duration::from_secs(3_600))?;
+        within("runaway.usage.input_tokens", self.usage.input_tokens, 0, u64::from(MILLION))?;
+        within("runaway.usage.output_tokens", self.usage.output_tokens, 1, u64::from(MILLION))
+    }
+}
+
 /// How the provider behaves on a good day.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -307,6 +328,9 @@ pub struct Scenario {
     /// The edge that every call passes first; none if there is none.
     #[serde(default)]
     pub edge: Option<Edge>,
+    /// Who makes calls past the ledger; none if nobody does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runaway: Option<Runaway>,
     /// What the owner changes while runs are live, in this order at equal times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub change: Vec<Change>,
@@ -511,6 +535,13 @@ impl Scenario {
                 let why =
                     "there is an edge, and trespassers do not pass one; set it to 0, or leave [edge] out".to_owned();
                 return Err(Senseless { field: "sizes.trespassers", why });
+            }
+        }
+        if let Some(runaway) = &self.runaway {
+            runaway.check()?;
+            if self.provider.key_credit.is_none() {
+                let why = "no credit limit stops it; set provider.key_credit, or leave [runaway] out".to_owned();
+                return Err(Senseless { field: "runaway", why });
             }
         }
         if let Some(quota) = &self.quota {

@@ -21,7 +21,7 @@ use faults::Kind;
 use kernel::{
     admit::{self, Quota},
     effect::{self, Class, Key},
-    id::{Fence, ReservationId, TenantId},
+    id::{Fence, ReservationId, TenantId, UserId},
     money::MicroUsd,
     record,
     record::Record,
@@ -54,6 +54,8 @@ pub enum Sometimes {
     Bound(Ceiling),
     /// A run was suspended, resumed, cancelled or halted.
     Run(Stand),
+    /// A call past the ledger was stopped.
+    StrayStopped,
 }
 
 /// The ways of a call.
@@ -112,6 +114,7 @@ impl Sometimes {
             .chain(effects)
             .chain(bound)
             .chain(Stand::ALL.into_iter().map(Sometimes::Run))
+            .chain([Sometimes::StrayStopped])
             .collect()
     }
 
@@ -126,6 +129,7 @@ impl Sometimes {
             Sometimes::Effect(way) => format!("call-{}", way.described().0),
             Sometimes::Bound(ceiling) => format!("bound-{}", ceiling.described().0),
             Sometimes::Run(stand) => format!("run-{}", stand.described().0),
+            Sometimes::StrayStopped => "stray-stopped".to_owned(),
         }
     }
 
@@ -140,6 +144,9 @@ impl Sometimes {
             Sometimes::Effect(way) => way.described().1.to_owned(),
             Sometimes::Bound(ceiling) => ceiling.described().1.to_owned(),
             Sometimes::Run(stand) => stand.described().1.to_owned(),
+            Sometimes::StrayStopped => {
+                "a call past the ledger was refused for its key's credit, of which others had taken some".to_owned()
+            }
         }
     }
 
@@ -154,7 +161,7 @@ impl Sometimes {
             // One run in five of the one scenario with a disk that can lose something.
             Sometimes::Felt(Kind::PowerCut) | Sometimes::Healed(Kind::PowerCut) => Some(60),
             Sometimes::Effect(_) => Some(50),
-            Sometimes::Bound(_) => Some(20),
+            Sometimes::Bound(_) | Sometimes::StrayStopped => Some(20),
             Sometimes::Felt(Kind::Reorder | Kind::ReplyLost) | Sometimes::Healed(Kind::Reorder | Kind::ReplyLost) => {
                 Some(200)
             }
@@ -182,6 +189,7 @@ impl Sometimes {
             Sometimes::Effect(way) => way.is_within(scenario),
             Sometimes::Bound(_) => scenario.workload == workload::ceilings::WORKLOAD,
             Sometimes::Run(stand) => stand.is_within(scenario),
+            Sometimes::StrayStopped => scenario.runaway.is_some_and(|runaway| runaway.agent < scenario.sizes.agents),
         }
     }
 
@@ -311,6 +319,8 @@ pub struct Seen {
     unsafe_ones: BTreeSet<ReservationId>,
     /// Keys that somebody waited for the answer under.
     followed: BTreeSet<(TenantId, Key)>,
+    /// Users whose keys calls past the ledger were charged to.
+    strays: BTreeSet<UserId>,
     ceilings: Met,
     stands: stands::Stands,
 }
@@ -319,8 +329,8 @@ impl Seen {
     /// Nothing yet, in a run whose caps and quota these are.
     pub fn new(caps: [MicroUsd; 4], quota: Option<Quota>) -> Seen {
         let (reached, running) = (BTreeSet::new(), BTreeMap::new());
-        let (unsafe_ones, followed, ceilings, stands) = Default::default();
-        Seen { caps, quota, reached, running, unsafe_ones, followed, ceilings, stands }
+        let (unsafe_ones, followed, strays, ceilings, stands) = Default::default();
+        Seen { caps, quota, reached, running, unsafe_ones, followed, strays, ceilings, stands }
     }
 
     /// Takes in that a request was turned away because the server's queue was full.
@@ -374,6 +384,10 @@ impl Seen {
                 if later {
                     self.went(if again { Way::SentAgain } else { Way::PendingTakenUp });
                 }
+            }
+            Fact::StrayCharged { user, .. } => drop(self.strays.insert(user)),
+            Fact::StrayRefused { user, .. } if self.strays.contains(&user) => {
+                self.reached.insert(Sometimes::StrayStopped);
             }
             Fact::Replayed { .. } => self.went(Way::Replayed),
             Fact::Looked { landed: true, .. } => self.went(Way::LookedLanded),

@@ -38,6 +38,10 @@ fn each_ceiling_binds_for_whom_the_workload_says() {
     assert!(bound("edge") >= 200 + 6, "{:?}", figures.ceilings);
     assert!(bound("quota") >= 6 && bound("reserve") >= 5, "{:?}", figures.ceilings);
     assert_eq!(figures.runs_halted_by_key, 3, "{:?}", figures.ceilings);
+    // Of the calls past the ledger six are what a credit of 100,000 covers, and no record tells of any.
+    assert_eq!(figures.strays_micro_usd, 6 * 15_000);
+    assert!(figures.strays_refused > 10, "{}", figures.strays_refused);
+    assert_eq!((figures.settled_micro_usd, figures.open_micro_usd), (figures.invoice_micro_usd, 0));
     for refused in ["admit.too-deep", "admit.too-many-runs", "admit.too-dear", "reserve.over-cap"] {
         assert!(figures.refusals.contains_key(refused), "{:?}", figures.refusals);
     }

@@ -51,12 +51,28 @@ fn senseless_scenarios_are_refused_with_a_remedy() {
         ("\"kill\", ", "\"explode\", ", "line"),
         ("\"dense\"", "\"tense\"", "invariants: `tense` is not known; known are dense, "),
         ("\"dense\"", "\"tense\"", "rebuild, and a new one has its row in scenarios/src/invariant/mod.rs"),
-        ("rows = [\"C3\"]", "rows = [\"X9\"]", "rows: `X9` is not known"),
+        ("rows = []", "rows = [\"X9\"]", "rows: `X9` is not known"),
         ("heal_bound = \"45m\"", "heal_bound = \"0s\"", "heal_bound"),
         ("name = \"crash\"", "name = \"../crash\"", "name: a name is"),
         ("format = 1", "format = 2\nnew = 1", "scenario format 2, and this build reads format 1"),
         ("format = 1", "format = 1\nnew = 1", "unknown field `new`"),
         ("[disk]", "[disc]", "line"),
+        ("[disk]", "[runaway]\nagent = 0\nevery = \"1s\"\n[disk]", "line"),
+        (
+            "[disk]",
+            "[runaway]\nagent = 0\nevery = \"1s\"\nusage = { input_tokens = 0, output_tokens = 0 }\n[disk]",
+            "runaway.usage.output_tokens: 0",
+        ),
+        (
+            "[disk]",
+            "[runaway]\nagent = 0\nevery = \"1ms\"\nusage = { input_tokens = 0, output_tokens = 1 }\n[disk]",
+            "runaway.every",
+        ),
+        (
+            "[disk]",
+            "[runaway]\nagent = 0\nevery = \"1s\"\nusage = { input_tokens = 0, output_tokens = 1 }\n[disk]",
+            "runaway: no credit limit stops it; set provider.key_credit",
+        ),
     ];
     for (from, to, expect) in table {
         let text = CRASH.replacen(from, to, 1);

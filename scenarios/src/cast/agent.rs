@@ -7,13 +7,15 @@
 //! future leaves behind, in the ledger or at the provider, the next reading finds.
 
 use super::{
-    Casting,
+    Casting, PROVIDER,
     asking::{Hold, Lines, Lost, granted, nanos},
     lane::{Job, News, Open, Round, Stint},
     meter::Meter,
+    wire::{ToProvider, encode},
 };
 use crate::{
     fact::Fact,
+    scenario::Runaway,
     workload::{Item, Unit},
 };
 use kernel::{
@@ -51,6 +53,7 @@ pub(super) async fn run(world: World, casting: Rc<Casting>, index: usize, node: 
         return pending().await; // an earlier incarnation finished; this one has nothing to do but be up
     }
     let agent = Rc::new(Agent { world, casting, lines: lines.clone(), index });
+    agent.run_away();
     let mut working = pin!(work(agent, node));
     let mut stale = pin!(lines.stale.notified());
     poll_fn(|context| match stale.as_mut().poll(context) {
@@ -146,6 +149,20 @@ impl Agent {
             Authority { lock: Lock::Run(super::TENANT, first.run), executor: self.lines.executor(), fence: Fence(0) };
         let give = Command::Lease(lease::Command::Yield { held: nothing });
         self.lines.ask(None, Duration::ZERO, None, vec![give]).await;
+    }
+
+    /// Has calls made past the ledger from now on, if the scenario says so of this agent.
+    fn run_away(&self) {
+        let is_mine = |runaway: &Runaway| runaway.agent as usize == self.index && !self.casting.work.open_loop;
+        let Some(runaway) = self.casting.scenario.runaway.filter(is_mine) else { return };
+        let Some(user) = self.casting.work.agents[self.index].first().map(|item| item.user) else { return };
+        let (world, casting) = (self.world.clone(), self.casting.clone());
+        self.world.spawn(async move {
+            while !casting.stage.closing.get() {
+                world.send(PROVIDER, encode(&ToProvider::Stray { user, usage: runaway.usage }));
+                world.sleep(runaway.every).await;
+            }
+        });
     }
 
     async fn one_after_the_other(self: &Rc<Self>) {

@@ -10,7 +10,8 @@
 //! for what it is. A caller may ask whether its request landed, which closes it if it had not.
 //!
 //! Each user has a key of its own, which may have a credit limit. A call that would take what the key was charged past it is
-//! refused for good, with the limit, what it would have cost and what was left.
+//! refused for good, with the limit, what it would have cost and what was left. So is a call that no ledger knows of, which stands
+//! on the invoice under no request.
 //!
 //! The invoice is the provider's own database: it outlives the process.
 
@@ -96,6 +97,7 @@ pub(super) async fn run(world: World, casting: Rc<Casting>, invoice: Rc<Invoice>
             }
             Some(ToProvider::Close { key }) => provider.close(from, key),
             Some(ToProvider::Look { key }) => provider.look(from, key),
+            Some(ToProvider::Stray { user, usage }) => provider.stray(user, usage),
             None => {}
         }
     }
@@ -161,6 +163,26 @@ impl Provider {
         (!is_covered).then_some(Answered::NoCredit { limit: limit?, asked: cost, left })
     }
 
+    fn charge(&self, user: UserId, cost: MicroUsd) {
+        let mut charged = self.invoice.charged.borrow_mut();
+        let sum = charged.entry(user).or_default();
+        *sum = sum.checked_add(cost).unwrap_or(MicroUsd::MAX);
+    }
+
+    /// A call that no ledger knows of: its key's credit is all that stops it.
+    fn stray(&self, user: UserId, usage: Usage) {
+        let cost = self.casting.scenario.provider.price.cost(usage).unwrap_or(MicroUsd::MAX);
+        match self.no_credit(user, cost, self.casting.stage.provider.get().credit_exhausted) {
+            Some(Answered::NoCredit { limit, asked, left }) => {
+                Fact::StrayRefused { user, limit, asked, left }.note(&self.world);
+            }
+            _ => {
+                self.charge(user, cost);
+                Fact::StrayCharged { user, cost }.note(&self.world);
+            }
+        }
+    }
+
     /// Decides a request for good. A 429 or 402 is said at once; a 500 only after the time the answer would have taken.
     fn decide(self: &Rc<Self>, call: &Arrived, luck: &Luck) -> Line {
         let (stage, key) = (&self.casting.stage, call.key);
@@ -194,9 +216,7 @@ impl Provider {
                 None => {
                     answer.usage = usage;
                     self.invoice.accepted.borrow_mut().extend(call.idempotency.map(|idempotency| (idempotency, key)));
-                    let mut charged = self.invoice.charged.borrow_mut();
-                    let sum = charged.entry(call.user).or_default();
-                    *sum = sum.checked_add(cost).unwrap_or(MicroUsd::MAX);
+                    self.charge(call.user, cost);
                     Fact::Charged { key, usage, cost }.note(&self.world);
                 }
             }

@@ -42,6 +42,13 @@ pub enum ToProvider {
         /// The request.
         key: ReservationId,
     },
+    /// A call that no ledger knows of, under no name; nobody waits for its answer.
+    Stray {
+        /// Whose key of the provider it is made with, and is charged to.
+        user: UserId,
+        /// What answering it will use.
+        usage: Usage,
+    },
 }
 
 /// What an answer says, as far as a simulation needs it: the beginning of the hash of what was asked.

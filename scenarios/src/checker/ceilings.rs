@@ -8,7 +8,10 @@ use super::{
         Account, AdmitRefusal, Budgeted, Effected, Ending, Event, HaltReason, Ran, Record, Refusal, ReserveRefusal,
     },
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+};
 
 /// Who noted something: node and incarnation.
 type Sender = (u32, u32);
@@ -185,7 +188,15 @@ impl Ceilings {
                     self.heard.insert((sender, *unit), key);
                 }
             }
-            Fact::Charged { key, cost, .. } => self.charge(key, cost, place, found),
+            Fact::Charged { key, cost, .. } => {
+                if let Some((user, _)) = self.calls.get(&key).copied() {
+                    self.charge(user, cost, place, found);
+                }
+            }
+            Fact::StrayCharged { user, cost } => self.charge(user, cost, place, found),
+            Fact::StrayRefused { user, limit, asked, left } => {
+                self.refuse(&"a call past the ledger", user, [limit, asked, left], place, found);
+            }
             Fact::TurnedAway { key, answered: Answered::NoCredit { limit, asked, left } } => {
                 if self.credit == Some(limit) && !self.refused.contains(&key) {
                     self.count("key-credit");
@@ -237,9 +248,8 @@ impl Ceilings {
         refusal.limit == limit && refusal.left as usize == left && refusal.left < refusal.asked
     }
 
-    fn charge(&mut self, key: u64, cost: u64, place: Place, found: &mut Findings) {
-        let Some((user, _)) = self.calls.get(&key) else { return };
-        let sum = self.charged.entry(*user).or_default();
+    fn charge(&mut self, user: u32, cost: u64, place: Place, found: &mut Findings) {
+        let sum = self.charged.entry(user).or_default();
         *sum += u128::from(cost);
         let Some(limit) = self.credit else { return };
         found.must(Rule::KeyCredit, place, *sum <= u128::from(limit), || {
@@ -255,11 +265,22 @@ impl Ceilings {
         if !is_first {
             return;
         }
+        self.refuse(&key, user, [limit, asked, left], place, found);
+    }
+
+    fn refuse(
+        &self,
+        what: &dyn Display,
+        user: u32,
+        [limit, asked, left]: [u64; 3],
+        place: Place,
+        found: &mut Findings,
+    ) {
         let charged = self.charged.get(&user).copied().unwrap_or(0);
         let is_gone = u128::from(limit) == charged && left == 0;
         let is_due = self.credit == Some(limit) && asked > left && u128::from(limit) == charged + u128::from(left);
         found.must(Rule::KeyCredit, place, is_gone || is_due, || {
-            format!("{key} is refused for {asked} of {limit} with {left} left; charged is {charged}")
+            format!("{what} is refused for {asked} of {limit} with {left} left; charged is {charged}")
         });
     }
 }

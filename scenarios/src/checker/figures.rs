@@ -78,6 +78,8 @@ pub(super) struct Tally {
     second_charges: u64,
     invoice: u64,
     repeated: u64,
+    strays: u64,
+    strays_refused: u64,
     walls_ns: Vec<u64>,
     waits_ns: u64,
     kills: u64,
@@ -210,6 +212,8 @@ impl Tally {
                 self.second_charges += u64::from(!self.charged.insert(key));
                 self.invoice = self.invoice.saturating_add(cost);
             }
+            Fact::StrayCharged { cost, .. } => self.strays = self.strays.saturating_add(cost),
+            Fact::StrayRefused { .. } => self.strays_refused += 1,
             Fact::Repeated { .. } => self.repeated += 1,
             Fact::RunOver { wall_ns, ledger_wait_ns, whole: true, .. } => {
                 self.walls_ns.push(wall_ns);
@@ -295,6 +299,8 @@ impl Sources<'_> {
             ("reserves_waited", Ok(json!(tally.waited.len()))),
             ("refusals", Ok(json!(tally.refusals))),
             ("ceilings", Ok(json!(self.bound))),
+            ("strays_micro_usd", Ok(json!(tally.strays))),
+            ("strays_refused", Ok(json!(tally.strays_refused))),
             ("reservations_open", Ok(json!(tally.open.len()))),
             ("open_micro_usd", Ok(json!(open))),
             ("overspends", overspends),

@@ -233,6 +233,8 @@ pub(super) enum Fact {
     EdgeUp { per_key: u32, per_address: u32, window_ns: u64 },
     EdgePassed { user: u32, address: u32, at_ns: u64 },
     EdgeRefused { user: u32, address: u32, at_ns: u64, refusal: EdgeRefusal },
+    StrayCharged { user: u32, cost: u64 },
+    StrayRefused { user: u32, limit: u64, asked: u64, left: u64 },
 }
 
 /// The engine's counts, as the last entry and `result.json` give them.

@@ -212,28 +212,19 @@ impl KeyCredit {
             }
             Fact::Charged { key, cost, .. } => {
                 let Some(call) = self.calls.find(key) else { return Ok(()) };
-                let (user, sum) = (call.user, self.charged.row(call.user));
-                *sum += u128::from(cost.0);
-                if let Some(limit) = self.limit.filter(|limit| *sum > u128::from(limit.0)) {
-                    return Err(format!("the key of user {user} is charged {sum} micro-USD, and its limit is {limit}"));
-                }
+                return self.charge(call.user, cost);
             }
+            Fact::StrayCharged { user, cost } => return self.charge(user, cost),
             Fact::TurnedAway { key, answered: Answered::NoCredit { limit, asked, left } } => {
                 let Some(&Call { user, tenant, run, .. }) = self.calls.find(key) else { return Ok(()) };
                 self.runs.insert((tenant, run), ());
                 if self.refused.insert(key, ()).is_some() {
                     return Ok(());
                 }
-                let charged = self.charged.get(&user).copied().unwrap_or(0);
-                let of_limit = u128::from(limit.0).saturating_sub(charged);
-                // Short of its limit a key has none left only where the provider takes its credit for gone.
-                let is_gone = u128::from(limit.0) == charged && left == MicroUsd::ZERO;
-                let is_due = is_gone || (self.limit == Some(limit) && asked > left);
-                if u128::from(left.0) != of_limit || !is_due {
-                    return Err(format!(
-                        "{key} is refused for {asked} of {limit}, of which {left} is said to be left; charged is {charged}"
-                    ));
-                }
+                return self.refuse(&key, user, [limit, asked, left]);
+            }
+            Fact::StrayRefused { user, limit, asked, left } => {
+                return self.refuse(&"a call past the ledger", user, [limit, asked, left]);
             }
             Fact::CallEnded { key, answered: Some(Answered::NoCredit { .. }) } => {
                 if let Some(call) = self.calls.find(key) {
@@ -241,6 +232,37 @@ impl KeyCredit {
                 }
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    fn charge(&mut self, user: UserId, cost: MicroUsd) -> Result<(), String> {
+        let sum = self.charged.row(user);
+        *sum += u128::from(cost.0);
+        match self.limit {
+            Some(limit) if *sum > u128::from(limit.0) => {
+                Err(format!("the key of user {user} is charged {sum} micro-USD, and its limit is {limit}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A refusal tells what was left: of the limit, or nothing where the credit is taken for gone.
+    fn refuse(
+        &self,
+        what: &dyn std::fmt::Display,
+        user: UserId,
+        [limit, asked, left]: [MicroUsd; 3],
+    ) -> Result<(), String> {
+        let charged = self.charged.get(&user).copied().unwrap_or(0);
+        let of_limit = u128::from(limit.0).saturating_sub(charged);
+        // Short of its limit a key has none left only where the provider takes its credit for gone.
+        let is_gone = u128::from(limit.0) == charged && left == MicroUsd::ZERO;
+        let is_due = is_gone || (self.limit == Some(limit) && asked > left);
+        if u128::from(left.0) != of_limit || !is_due {
+            return Err(format!(
+                "{what} is refused for {asked} of {limit}, of which {left} is said to be left; charged is {charged}"
+            ));
         }
         Ok(())
     }
@@ -401,6 +423,25 @@ mod tests {
             let (mut story, key) = with_credit(30);
             story.fact(0, Fact::TurnedAway { key, answered: no_credit(limit, asked, left) });
             assert_eq!(story.broken().is_none(), is_right, "{asked} of {limit}, {left} left: {:?}", story.broken());
+        }
+    }
+
+    #[test]
+    fn what_is_called_past_the_ledger_counts_against_the_same_limit() {
+        let stray = |cost| Fact::StrayCharged { user: USER, cost: MicroUsd(cost) };
+        let refused = |asked, left| {
+            let [limit, asked, left] = [40, asked, left].map(MicroUsd);
+            Fact::StrayRefused { user: USER, limit, asked, left }
+        };
+        let (mut story, key) = with_credit(40);
+        story.charges(key).fact(0, stray(10));
+        story.fact(0, refused(1, 0)).holds();
+        story.fact(0, stray(1));
+        story.breaks_by("key-credit", &["is charged 41 micro-USD"]);
+        for (asked, left) in [(10, 10), (11, 9), (11, 11)] {
+            let (mut story, key) = with_credit(40);
+            story.charges(key).fact(0, refused(asked, left));
+            story.breaks_by("key-credit", &["a call past the ledger is refused"]);
         }
     }
 

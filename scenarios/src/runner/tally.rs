@@ -304,6 +304,10 @@ impl Tally {
                 figures.calls_charged_again += u64::from(!self.charged.insert(*key));
                 figures.invoice_micro_usd = figures.invoice_micro_usd.saturating_add(cost.0);
             }
+            Fact::StrayCharged { cost, .. } => {
+                figures.strays_micro_usd = figures.strays_micro_usd.saturating_add(cost.0);
+            }
+            Fact::StrayRefused { .. } => figures.strays_refused += 1,
             Fact::Repeated { .. } => figures.calls_repeated += 1,
             Fact::RunOver { wall_ns, ledger_wait_ns, whole: true, .. } => {
                 let raw = &mut self.raw;

@@ -15,7 +15,7 @@
 //! | 5 | a call every two seconds | a halt, whenever there is one |
 //! | 6, 7 | the same four questions, the second agent later | the memo: the second pays for none |
 //! | 8 | runs of four calls that set 9,000 aside each | reserve: the run's cap of 30,000 |
-//! | 9 | a call that sets aside more than a unit may | reserve: the unit's cap |
+//! | 9 | a call that sets aside more than a unit may, and others past the ledger | reserve: the unit's cap; the credit of its key |
 //! | 10 | runs of three calls that use more than they set aside | settle: two overruns leave no room for the third |
 //! | 11 | 36,000, and later more | reserve: the user's day, while the owner has it at 40,000 |
 //! | others | a burst across the minute | the edge, by key: 600 a minute |

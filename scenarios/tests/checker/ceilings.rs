@@ -26,7 +26,33 @@ static BOUND: LazyLock<Folder> = LazyLock::new(|| {
 });
 
 /// What was changed, how, and the rule that finds it.
-pub const FORGED: [(&str, Forge, &str); 9] = [
+pub const FORGED: [(&str, Forge, &str); 11] = [
+    (
+        "a call past the ledger was charged over its key's limit",
+        |f| {
+            f.facts(|fact| match *fact {
+                Fact::StrayRefused { user, asked, .. } => {
+                    *fact = Fact::StrayCharged { user, cost: asked };
+                    true
+                }
+                _ => false,
+            })
+        },
+        "key-credit",
+    ),
+    (
+        "a call past the ledger was refused of which enough was left",
+        |f| {
+            f.facts(|fact| match fact {
+                Fact::StrayRefused { asked, left, .. } => {
+                    *left = *asked;
+                    true
+                }
+                _ => false,
+            })
+        },
+        "key-credit",
+    ),
     (
         "a call that was refused at the edge passed",
         |f| {
