@@ -218,7 +218,7 @@ pub fn text(spec: &RunSpec, report: &RunReport, parted: Option<&Divergence>) -> 
     lines.join("\n")
 }
 
-/// What ceilings and halts did, if they did anything.
+/// What ceilings and halts stopped and what went past the ledger, as far as there was any.
 fn stopped(figures: &Figures) -> impl Iterator<Item = String> {
     let bound: Vec<String> = figures.ceilings.iter().map(|(ceiling, times)| format!("{ceiling} {times}x")).collect();
     let ceilings = (!bound.is_empty()).then(|| format!("ceilings   {}", bound.join(", ")));
@@ -232,7 +232,11 @@ fn stopped(figures: &Figures) -> impl Iterator<Item = String> {
             grouped(figures.invocations_halted)
         )
     });
-    ceilings.into_iter().chain(halts)
+    let strays = (figures.strays_micro_usd > 0 || figures.strays_refused > 0).then(|| {
+        let (charged, refused) = (dollars(figures.strays_micro_usd), grouped(figures.strays_refused));
+        format!("strays     {charged} charged past the ledger, {refused} calls stopped by their key's credit")
+    });
+    ceilings.into_iter().chain(halts).chain(strays)
 }
 
 /// A plan in one line: how many faults of each kind.

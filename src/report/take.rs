@@ -133,6 +133,8 @@ const CEILINGS: Counted = Counted {
         ("bound-reserve", |figures| bound(figures, Ceiling::Reserve)),
         ("bound-key-credit", |figures| bound(figures, Ceiling::KeyCredit)),
         ("bound-settle", |figures| bound(figures, Ceiling::Settle)),
+        ("strays", |figures| figures.strays_micro_usd),
+        ("strays-stopped", |figures| figures.strays_refused),
     ],
     is_ladder: false,
 };
