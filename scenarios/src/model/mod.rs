@@ -29,6 +29,8 @@
 //!   for the reservation's end and the owner's before its intent's phase, and an attempt's end for its money before that.
 //! - Who leads a key ends with its attempt or with the lease of its run; an intent that is dispatched without a leader leads.
 //! - An attempt ends after its reservation did in the same request; a reservation that a run ended alone disagrees at its end.
+//! - Whoever waits and may go is in the next batch, and so is whoever has waited out its term, and a tick
+//!   once a lease has ended; see [`waiters`].
 //! - Ledger time is the writer's reading on top of the highest time committed when it opened; the first reading is the base.
 
 mod effects;
@@ -36,6 +38,7 @@ mod rules;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod waiters;
 
 use crate::invariant::{Invariant, Moment, Part, Saw, parts};
 use kernel::{
@@ -48,6 +51,7 @@ use kernel::{
 };
 use rules::{Asked, Stop};
 use tables::{Client, Tables};
+use waiters::Waiters;
 
 /// `model`: what the ledger answers and records is what the rules say, for every request of every batch.
 #[derive(Debug, Default)]
@@ -58,6 +62,7 @@ pub struct Model {
     highest: LedgerTime,
     /// The writer's first reading since the ledger was opened, and the ledger time it stands for.
     base: Option<(u64, LedgerTime)>,
+    waiters: Waiters,
 }
 
 /// What the model expects of one request.
@@ -229,17 +234,19 @@ impl Invariant for Model {
     }
 
     fn states(&self) -> &'static str {
-        "every answer and every event of a batch is what the rules say, by an independent model"
+        "every answer and event of a batch is what the rules say, and whose turn has come is in it, by an independent model"
     }
 
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
         match moment.saw {
             Saw::Ledger(Announcement::Opened { .. }, records) => {
                 records.iter().for_each(|record| self.fold(record));
-                self.base = None;
+                (self.base, self.waiters) = (None, Waiters::default());
                 Ok(())
             }
             Saw::Ledger(Announcement::Committed { now_ns, submitted, replies, .. }, records) => {
+                waiters::ticks_when_due(&self.tables, self.highest, submitted)?;
+                self.waiters.called(&self.tables, submitted, *now_ns)?;
                 self.tables.begin_frame();
                 let time = self.time_at(*now_ns);
                 if let Some(record) = records.iter().find(|record| record.time != time) {
@@ -251,13 +258,19 @@ impl Invariant for Model {
                 let mut batch = parts(submitted, replies, records);
                 for part in batch.by_ref() {
                     self.compare(&part, *now_ns, time)?;
+                    self.waiters.answered(&part);
                 }
+                self.waiters.recorded(&self.tables, records);
                 if let Some(record) = batch.left.first() {
                     return Err(format!("record {} was not expected: {:?}", record.seq, record.event));
                 }
                 if !records.is_empty() {
                     self.highest = time;
                 }
+                Ok(())
+            }
+            Saw::TurnedAway { client, incarnation, number } => {
+                self.waiters.leaves((client, incarnation, number));
                 Ok(())
             }
             _ => Ok(()),

@@ -3,13 +3,14 @@
 use crate::invariant::history::{Answer::Decides, *};
 use kernel::{
     admit::{self, DepthTier, Switch},
-    id::{ClientId, ExecutorId, Fence, LedgerTime, ReservationId, RunId, TaskId, TenantId, UnitId},
+    id::{ClientId, ExecutorId, Fence, LedgerTime, ReservationId, RunId, TaskId, TenantId, UnitId, UserId},
     lease::{self, Authority, Lock},
     money::MicroUsd,
     record::Event,
     request::{Command, Decision, Outcome, Refusal, Reply, Request, Turn},
     reserve::{self, Account, Level},
     run::{self, AttemptState, Ending, Purpose},
+    serve::BUSY,
 };
 
 /// A story of requests alone: genesis with caps of 1,000 and two slots, the run spawned, its lock granted to executor 7.
@@ -87,6 +88,26 @@ impl Play {
         self.batch(vec![Asked { request, waits_until_ns: 0, reply, events }]);
     }
 
+    /// The run's lock is given back.
+    fn yields(&mut self) {
+        let yields = lease::Command::Yield { held: held(7, 1) };
+        let outcome = Outcome::Lease(lease::Outcome::Yielded);
+        self.asks(None, vec![Command::Lease(yields)], Ok(vec![outcome]), vec![yielded(LOCK, 1)]);
+    }
+
+    /// A request is told to wait, and for how long it may; its number.
+    fn waits(&mut self, authority: Option<Authority>, command: Command, until_ns: u64, turn: Turn) -> u64 {
+        let request = Request { wait_ns: 10, ..self.request(authority, vec![command]) };
+        self.batch(vec![Asked {
+            request,
+            waits_until_ns: until_ns,
+            reply: Answer::Replies(Reply::Waits(turn)),
+            events: vec![],
+        }]);
+        self.story.holds();
+        self.number
+    }
+
     /// Time passes on the writer's clock.
     fn passes(&mut self, ns: u64) {
         self.now_ns += ns;
@@ -103,6 +124,13 @@ fn spawn(run: RunId) -> Command {
     let (task, purpose) = (TaskId(1), Purpose::Work);
     let depth = DepthTier(1);
     Command::Run(run::Command::Spawn { run, user: USER, task, workflow_version: 1, purpose, depth })
+}
+
+fn spawn_of_another_user() -> Command {
+    let Command::Run(run::Command::Spawn { run, task, workflow_version, purpose, depth, .. }) = spawn(RUN) else {
+        unreachable!("a spawn spawns")
+    };
+    Command::Run(run::Command::Spawn { run, user: UserId(6), task, workflow_version, purpose, depth })
 }
 
 fn acquire(executor: u64) -> Command {
@@ -254,13 +282,126 @@ fn slots_and_turns_are_foreseen() {
     let late = reserve::Refusal::NoSlot { user, live, slots };
     waits(vec![reserve(7, 1, 1)], HELD, now_ns - 1, Decides(Err(late.into())));
     waits(vec![acquire(8)], None, now_ns, Answer::Replies(Reply::Waits(Turn::Lock(LOCK))));
-    let yields = lease::Command::Yield { held: held(7, 1) };
-    let outcome = Outcome::Lease(lease::Outcome::Yielded);
-    play.asks(None, vec![Command::Lease(yields)], Ok(vec![outcome]), vec![yielded(LOCK, 1)]);
-    let request = Request { wait_ns: 10, ..play.request(None, vec![acquire(8)]) };
+    let waiter = play.number;
+    play.yields();
+    let request = Request { wait_ns: 10, ..request(waiter, None, vec![acquire(8)]) };
     let late = lease::Refusal::WaiterExpired { lock: LOCK, now: LedgerTime(0) };
     play.batch(vec![Asked { request, waits_until_ns: now_ns - 1, reply: Decides(Err(late.into())), events: vec![] }]);
     play.story.holds();
+}
+
+/// Notices were once left out for a trial, at a yield and at an answer, and small gates passed: whoever waited was served
+/// when its term was over, and only later than it could have been.
+#[test]
+fn whose_turn_has_come_is_in_the_next_batch() {
+    let waits_for_lock = |play: &mut Play| play.waits(None, acquire(8), 5_900, Turn::Lock(LOCK));
+    let ask_anew = |play: &mut Play| play.refused(None, spawn_of_another_user(), run::Refusal::Taken { run: RUN });
+    let taken = |number| Asked {
+        request: Request { wait_ns: 10, ..request(number, None, vec![acquire(8)]) },
+        waits_until_ns: 5_900,
+        reply: Decides(held_until(2, TTL_NS)),
+        events: vec![Event::Lease(lease::Event::Granted {
+            lock: LOCK,
+            executor: ExecutorId(8),
+            client: ClientId(7),
+            fence: Fence(2),
+            until: LedgerTime(TTL_NS),
+        })],
+    };
+
+    let mut play = Play::begun();
+    let waiter = waits_for_lock(&mut play);
+    ask_anew(&mut play); // the lock is held
+    play.yields();
+    play.batch(vec![taken(waiter)]);
+    play.story.holds();
+
+    let mut play = Play::begun();
+    waits_for_lock(&mut play);
+    play.yields();
+    play.story.holds();
+    play.ticks(vec![]);
+    play.story.breaks_by("model", &["waits for Lock", "1 of 1 who wait for it may go, 0 of them are called"]);
+
+    let mut play = Play::begun();
+    let waiter = waits_for_lock(&mut play);
+    play.story.enter(crate::cast::LEDGER, 0, BUSY, &postcard::to_allocvec(&(ClientId(7), 0u32, waiter)).unwrap());
+    play.yields();
+    ask_anew(&mut play); // there was no place to wait in
+
+    let mut play = Play::begun();
+    waits_for_lock(&mut play);
+    play.passes(901);
+    ask_anew(&mut play); // formed before the term was over, as far as can be told
+    let (request, taken) = (play.request(None, vec![spawn_of_another_user()]), run::Refusal::Taken { run: RUN });
+    play.batch(vec![Asked { request, waits_until_ns: 0, reply: Decides(Err(taken.into())), events: vec![] }]);
+    play.story.breaks_by("model", &["waits for Lock", "until 5900 ns", "its term is over"]);
+}
+
+/// A tick was once asked for five seconds late for a trial, and a small gate passed: nothing but the time that a takeover took told.
+#[test]
+fn a_lease_that_has_ended_is_expired_by_the_next_batch() {
+    let ask_anew = |play: &mut Play| {
+        let (request, taken) = (play.request(None, vec![spawn_of_another_user()]), run::Refusal::Taken { run: RUN });
+        play.batch(vec![Asked { request, waits_until_ns: 0, reply: Decides(Err(taken.into())), events: vec![] }]);
+    };
+    for is_expired in [true, false] {
+        let mut play = Play::begun();
+        play.passes(TTL_NS + 1);
+        ask_anew(&mut play); // formed before the lease's end, as far as can be told
+        play.story.holds();
+        if is_expired {
+            play.ticks(vec![expired(LOCK, 1)]);
+        }
+        ask_anew(&mut play);
+        match is_expired {
+            true => play.story.holds(),
+            false => play.story.breaks_by("model", &["the lease of", "no tick expires it"]),
+        }
+    }
+}
+
+#[test]
+fn as_many_are_called_as_slots_are_free() {
+    let takes = |play: &mut Play, number, unit| {
+        let id = play.story.next();
+        let request = Request { wait_ns: 10, ..request(number, HELD, vec![reserve(unit, 1, 1)]) };
+        let reply = Decides(Ok(vec![Outcome::Reserve(reserve::Outcome::Reserved(id))]));
+        let events = vec![reserved(id, unit, 1, 1), started(id, unit, 1)];
+        Asked { request, waits_until_ns: 5_900, reply, events }
+    };
+    for is_first_of_a_full_batch in [true, false] {
+        let mut play = Play::begun();
+        let ended = [UNIT.0, 6].map(|unit| (unit, play.reserves(unit, 1, 1)));
+        let waiters = [7, 8].map(|unit| play.waits(HELD, reserve(unit, 1, 1), 5_900, Turn::Slot(TENANT, USER)));
+        let batch = ended.map(|(unit, id)| {
+            let (unit, state) = (UnitId(unit), AttemptState::Failed);
+            let end = Command::Run(run::Command::EndAttempt { run: RUN, unit, attempt: 1, state });
+            let outcomes = vec![Outcome::Reserve(reserve::Outcome::Released), Outcome::Run(run::Outcome::AttemptEnded)];
+            let events = vec![released(id), Event::Run(run::Event::AttemptEnded { run: RUN, unit, attempt: 1, state })];
+            let request = play.request(HELD, vec![release(id), end]);
+            Asked { request, waits_until_ns: 0, reply: Decides(Ok(outcomes)), events }
+        });
+        play.batch(batch.into());
+        play.story.holds();
+        let mut batch = vec![takes(&mut play, waiters[0], 7)];
+        if !is_first_of_a_full_batch {
+            let (request, taken) =
+                (play.request(None, vec![spawn_of_another_user()]), run::Refusal::Taken { run: RUN });
+            batch.push(Asked { request, waits_until_ns: 0, reply: Decides(Err(taken.into())), events: vec![] });
+        }
+        play.batch(batch);
+        match is_first_of_a_full_batch {
+            true => {
+                let second = takes(&mut play, waiters[1], 8);
+                play.batch(vec![second]);
+                play.story.holds();
+            }
+            false => play
+                .story
+                .breaks_by("model", &["waits for Slot", "2 of 2 who wait for it may go, 1 of them are called"]),
+        }
+    }
 }
 
 #[test]
