@@ -248,8 +248,8 @@ impl Invariant for EndsOnce {
     }
 }
 
-/// `none-open-at-rest`: a run that has ended leaves no reservation open whose outcome is known, nor does the run of the whole
-/// cast once everything has converged.
+/// `none-open-at-rest`: a run that has ended leaves no reservation open whose outcome is known, and the whole cast none at all once
+/// everything has converged, for by then the owner has resolved what was in doubt.
 #[derive(Debug, Default)]
 pub struct NoneOpenAtRest {
     open: BTreeMap<ReservationId, OpenInRun>,
@@ -334,7 +334,7 @@ impl Invariant for NoneOpenAtRest {
     }
 
     fn states(&self) -> &'static str {
-        "no reservation is open at its run's end, nor at rest, unless its call's outcome is unknown"
+        "no reservation is open at its run's end unless its call's outcome is unknown, and none at rest: the owner resolves those"
     }
 
     fn at(&mut self, moment: &Moment<'_>) -> Result<(), String> {
@@ -346,7 +346,16 @@ impl Invariant for NoneOpenAtRest {
         if rest.converged && !self.awaited.is_empty() {
             return Err(format!("at rest {}", self.first_open(None)));
         }
-        Ok(())
+        match self.open.first_key_value() {
+            Some((id, row)) if rest.converged => Err(format!(
+                "at rest reservation {id} (run {}, unit {}, attempt {}) is in doubt, and the owner has nothing left to resolve; {} are",
+                row.run.1,
+                row.unit,
+                row.attempt,
+                self.open.len()
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -521,7 +530,12 @@ mod tests {
         }
         let mut story = Story::begun("none-open-at-rest");
         let next = story.next();
-        story.logs(&reserves(next, 1, 40)).logs(&[attempt_ended(1, AttemptState::Indeterminate), ended()]).rests();
+        story.logs(&reserves(next, 1, 40)).logs(&[attempt_ended(1, AttemptState::Indeterminate), ended()]);
         story.holds();
+        story.rests().breaks_by("none-open-at-rest", &["at rest reservation 8", "is in doubt"]);
+        let mut story = Story::begun("none-open-at-rest");
+        let next = story.next();
+        story.logs(&reserves(next, 1, 40)).logs(&[attempt_ended(1, AttemptState::Indeterminate), ended()]);
+        story.logs(&[released_by_owner(next)]).rests().holds();
     }
 }
