@@ -440,16 +440,17 @@ impl Budget {
         self.taken.iter().for_each(|(key, taken)| tables.row(18, key, taken));
     }
 
-    /// At rest nothing is open whose outcome is not unknown.
+    /// At rest nothing is open: what was in doubt the owner has resolved.
     pub(super) fn at_rest(&self, place: Place, found: &mut Findings) {
         if self.reservations.is_empty() {
             return;
         }
-        let open: u32 = self.awaited.values().sum();
-        let first = self.reservations.iter().find(|(_, row)| row.ended_by.is_none() && !row.indeterminate);
-        found.must(Rule::NoneOpen, place, open == 0, || {
-            let first = first.map_or(0, |(id, _)| *id);
-            format!("at rest {open} reservations are open whose outcome is not unknown; the first is {first}")
+        let mut open = self.reservations.iter().filter(|(_, row)| row.ended_by.is_none());
+        let first = open.next();
+        found.must(Rule::NoneOpen, place, first.is_none(), || {
+            let (id, doubtful) = first.map_or((0, false), |(id, row)| (*id, row.indeterminate));
+            let why = if doubtful { "in doubt, and the owner has nothing left to resolve" } else { "not in doubt" };
+            format!("at rest reservation {id} is open and {why}; {} more are open", open.count())
         });
     }
 

@@ -51,7 +51,7 @@ rules! {
     Quota "quota" "spawns and reserves" "nobody begins more, deeper or dearer in a day than its quota", else "no quota was set";
     Halt "halt" "spawns and reserves" "while a halt is on no run is spawned and no invocation is sequenced; who ends halted by the owner met one", else "no halt was set";
     Cancel "cancel" "ends and beginnings" "of a run that was cancelled nothing begins, and it ends so", else "no run was cancelled with attempts running";
-    NoneOpen "none-open" "run ends" "no reservation is open at its run's end, nor at rest, unless its outcome is unknown", else "no run ended";
+    NoneOpen "none-open" "run ends" "no reservation is open at its run's end unless its outcome is unknown, and none at rest", else "no run ended";
     OneWriter "one-writer" "writes" "a lock has one holder, fences rise, and what needs a lock is written under its grant", else "nothing was written under a lock";
     LeaseTerms "lease-terms" "lease events" "turns come within the waiter's term, leases end after their term, time passes at an oscillator's rate", else "no lease was granted";
     Turns "turns" "turns" "a lock, a slot or a question goes to whoever waited for it longest, and nobody passes one who waits", else "nobody waited";

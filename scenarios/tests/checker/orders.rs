@@ -8,6 +8,7 @@ use kernel::{
     effect, lease,
     record::Event,
     request::{Refusal, Reply},
+    reserve,
     run::{self, Ending},
     serve::Announcement,
 };
@@ -17,7 +18,13 @@ use std::sync::LazyLock;
 pub static SOUND: LazyLock<Folder> = LazyLock::new(|| {
     let fits = |folder: &Folder| {
         let log = &folder.log;
-        let needed = ["\"outcome\":\"cancelled\"", "\"Resumed\"", "\"running\":0", "{\"Suspended\":{\"lock\""];
+        let needed = [
+            "\"outcome\":\"cancelled\"",
+            "\"Resumed\"",
+            "\"running\":0",
+            "{\"Suspended\":{\"lock\"",
+            "\"Released\":{\"by_owner\":true",
+        ];
         let refuses = |told: &Told| matches!(&told.what, What::Ledger(told, _) if alone_refused(told).is_some());
         needed.into_iter().all(|event| log.contains(event))
             && folder.verdict() == "pass"
@@ -27,7 +34,27 @@ pub static SOUND: LazyLock<Folder> = LazyLock::new(|| {
 });
 
 /// What is done to it, and the rule that finds it.
-pub const FORGED: [(&str, Forge, &str); 7] = [
+pub const FORGED: [(&str, Forge, &str); 8] = [
+    (
+        "what was in doubt was never resolved",
+        |f| {
+            let mut first = None;
+            event(f, |event| match event {
+                Event::Reserve(reserve::Event::Released { reservation, by_owner: true }) => {
+                    std::mem::replace(reservation, first.unwrap_or(*reservation)) != *reservation
+                }
+                Event::Reserve(
+                    reserve::Event::Settled { reservation, by_owner: false, .. }
+                    | reserve::Event::Released { reservation, by_owner: false },
+                ) => {
+                    first = first.or(Some(*reservation));
+                    false
+                }
+                _ => false,
+            });
+        },
+        "none-open",
+    ),
     ("a cancel overwritten by a success", |f| run_event(f, |event| overwritten(event, Ending::Complete)), "cancel"),
     (
         "a resumption told as a cancel",
