@@ -13,9 +13,10 @@ use crate::{
     record::{self, Record},
     request::{Decision, Outcome as AnyOutcome, Refusal as AnyRefusal, Reply, Request},
     room::{Impossible, ensure},
-    table::{self, Table},
+    table::{self, HashedTable, Table},
 };
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// What this room records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,22 +193,24 @@ pub struct Seen {
     pub acknowledged: u64,
 }
 
+/// Boxed, for rows come and go with each request, and the last is moved to the place of one that goes.
+type Answers = HashedTable<(TenantId, ClientId, u64), Box<Decision>>;
+
 /// The tables of this room.
 #[derive(Clone, Debug)]
 pub struct Tables {
     /// Each client's standing.
-    pub(crate) clients: Table<(TenantId, ClientId), Seen>,
+    pub(crate) clients: HashedTable<(TenantId, ClientId), Seen>,
     /// The first answer to each request number of a client's newest incarnation, until acknowledged.
-    /// Boxed, for rows come and go with each request and are shifted by their neighbours'.
-    pub(crate) answers: Table<(TenantId, ClientId, u64), Box<Decision>>,
+    pub(crate) answers: Answers,
     /// The tools that a tenant's runs may call.
     pub(crate) tools: Table<(TenantId, ToolId), Class>,
     /// The intents whose attempts run, or await the owner.
-    pub(crate) intents: Table<(TenantId, ReservationId), Intent>,
+    pub(crate) intents: HashedTable<(TenantId, ReservationId), Intent>,
     /// Who asks what: at most one intent a key.
-    pub(crate) flights: Table<(TenantId, Key), ReservationId>,
+    pub(crate) flights: HashedTable<(TenantId, Key), ReservationId>,
     /// What was asked and answered.
-    pub(crate) memo: Table<(TenantId, Key), Remembered>,
+    pub(crate) memo: HashedTable<(TenantId, Key), Remembered>,
 }
 
 impl Default for Tables {
@@ -281,17 +284,27 @@ pub fn apply(tables: &mut table::Tables, record: &Record, planted: &Planted) -> 
     ensure!(*incarnation >= seen.incarnation, "incarnation {incarnation} is stale after {}", seen.incarnation);
     if *incarnation > seen.incarnation {
         *seen = Seen { incarnation: *incarnation, acknowledged: 0 };
-        answers.remove_range((tenant, client, 0)..=(tenant, client, u64::MAX));
+        answers.remove_where(|(of, by, _)| (*of, *by) == (tenant, client));
     }
     if *acknowledged > seen.acknowledged {
+        let forgotten = seen.acknowledged + 1..=*acknowledged;
         seen.acknowledged = *acknowledged;
-        answers.remove_range((tenant, client, 0)..=(tenant, client, *acknowledged));
+        forget(answers, tenant, client, forgotten);
     }
     ensure!(number > seen.acknowledged, "request {number} was acknowledged, as all up to {}", seen.acknowledged);
     let repeated = answers.get(&(tenant, client, number)).is_some();
     ensure!(!repeated || planted.is_on(Bug::DropDedup), "request {number} of client {client} is decided twice");
     answers.insert((tenant, client, number), Box::new(Decision { seq: record.seq, outcome: outcome.clone() }));
     Ok(())
+}
+
+/// Takes the answers to those numbers away: one by one, unless more are named than there are answers.
+fn forget(answers: &mut Answers, tenant: TenantId, client: ClientId, numbers: RangeInclusive<u64>) {
+    if numbers.end() - numbers.start() < answers.len() as u64 {
+        numbers.for_each(|number| drop(answers.remove(&(tenant, client, number))));
+    } else {
+        answers.remove_where(|(of, by, number)| (*of, *by) == (tenant, client) && numbers.contains(number));
+    }
 }
 
 /// [`Bug::LostDecided`]: an opening forgets what was decided in the last frame.

@@ -12,7 +12,7 @@ use crate::{
     request::{self, Notice, Turn},
     room::{Case, Impossible, No, Ruling, Term, ensure},
     run,
-    table::{self, Table},
+    table::{self, HashedTable, Table},
 };
 use serde::{Deserialize, Serialize};
 
@@ -242,7 +242,7 @@ pub struct Grant {
 #[derive(Clone, Debug)]
 pub struct Tables {
     /// Every lock that was ever granted.
-    pub(crate) locks: Table<(TenantId, Lock), Standing>,
+    pub(crate) locks: HashedTable<(TenantId, Lock), Standing>,
     /// The grants in force by their end, under tenant 0 because time passes for all tenants at once.
     pub(crate) ends: Table<(TenantId, LedgerTime, Lock), ()>,
 }

@@ -3,15 +3,13 @@
 //! This room has no tables. It folds the log with the same `apply` that the writer uses, and never asks the writer.
 
 use crate::{
-    id::{TenantId, UserId},
     money::MicroUsd,
     planted::{Bug, Planted},
     record::{Frame, Hash, Head, LogError, Verifier},
-    reserve::{Account, Sums},
+    reserve::Sums,
     room::{Impossible, ensure},
     table::{TableHash, Tables},
 };
-use std::collections::BTreeMap;
 
 /// What the log alone gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,11 +80,13 @@ pub(crate) fn fold(
 /// Whether the sums are those of the reservations: every account's settled and live money, every user's live slots, and
 /// every reservation that awaits the owner. Reads every row.
 pub(crate) fn conserves(tables: &Tables, planted: &Planted) -> Result<(), Impossible> {
-    let mut accounts: BTreeMap<(TenantId, Account), Sums> = BTreeMap::new();
-    let mut live: BTreeMap<(TenantId, UserId), u32> = BTreeMap::new();
+    let (accounts, live) = (&tables.reserve.accounts, &tables.reserve.live);
+    let (mut sums_of, mut live_of) = (vec![Sums::default(); accounts.len()], vec![0; live.len()]);
     for (&(tenant, reservation), row) in tables.reserve.reservations.iter() {
         for account in row.accounts(tenant) {
-            let Sums { settled, live } = accounts.entry((account.tenant(), account)).or_default();
+            let at = accounts.place(&(account.tenant(), account));
+            let at = at.ok_or_else(|| Impossible(format!("{account:?} of reservation {reservation} has no row")))?;
+            let Sums { settled, live } = &mut sums_of[at];
             let (sum, more) = match row.close {
                 Some(close) => (settled, close.cost.unwrap_or(MicroUsd::ZERO)),
                 None => (live, row.worst),
@@ -95,17 +95,15 @@ pub(crate) fn conserves(tables: &Tables, planted: &Planted) -> Result<(), Imposs
             *sum = counted.ok_or_else(|| Impossible(format!("{account:?} holds more than can be counted")))?;
         }
         let open = u32::from(row.close.is_none());
-        *live.entry((tenant, row.user)).or_default() += open;
+        let at = live.place(&(tenant, row.user));
+        live_of[at.ok_or_else(|| Impossible(format!("user {} has no row of live reservations", row.user)))?] += open;
         let awaits = tables.reserve.awaiting.get(&(tenant, reservation)).is_some();
         ensure!(!awaits || open == 1, "reservation {reservation} has ended and awaits the owner");
     }
-    for (key, sums) in tables.reserve.accounts.iter() {
-        let right = accounts.remove(key).unwrap_or_default();
+    for ((key, sums), right) in accounts.iter().zip(sums_of) {
         ensure!(*sums == right, "{:?} holds {sums:?}, and its reservations {right:?}", key.1);
     }
-    ensure!(accounts.is_empty(), "an account of a reservation has no row");
-    for (key, slots) in tables.reserve.live.iter() {
-        let right = live.get(key).copied().unwrap_or(0);
+    for ((key, slots), right) in live.iter().zip(live_of) {
         let equal = *slots == right || planted.is_on(Bug::ReleaseTwice);
         ensure!(equal, "user {} holds {slots} slots, and has {right} open reservations", key.1);
     }

@@ -15,7 +15,7 @@ use crate::{
     room::{Impossible, ensure},
     run,
     store::StoredFrame,
-    table::{self, Table},
+    table::{self, HashedTable, Table},
 };
 use ledgers::WrongClass;
 use serde::{Deserialize, Serialize};
@@ -193,7 +193,7 @@ pub struct Tables {
     /// The head of the log, under tenant 0; no row before the first record.
     pub(crate) head: Table<TenantId, Head>,
     /// The next LSN of each line of history.
-    pub(crate) lsns: Table<(TenantId, RunId, BranchId), u64>,
+    pub(crate) lsns: HashedTable<(TenantId, RunId, BranchId), u64>,
 }
 
 impl Default for Tables {

@@ -16,7 +16,7 @@ use crate::{
     request::{self, Notice, Turn},
     room::{Case, Impossible, No, Ruling, Term, ensure},
     run::{self, AttemptState},
-    table::{self, Table},
+    table::{self, HashedTable, Table},
 };
 use serde::{Deserialize, Serialize};
 
@@ -398,11 +398,11 @@ pub struct Tables {
     /// Prices in force, under tenant 0.
     pub(crate) prices: Table<(TenantId, ModelId), Price>,
     /// What each account holds.
-    pub(crate) accounts: Table<(TenantId, Account), Sums>,
+    pub(crate) accounts: HashedTable<(TenantId, Account), Sums>,
     /// How many reservations each user has live.
-    pub(crate) live: Table<(TenantId, UserId), u32>,
+    pub(crate) live: HashedTable<(TenantId, UserId), u32>,
     /// Every reservation.
-    pub(crate) reservations: Table<(TenantId, ReservationId), Reservation>,
+    pub(crate) reservations: HashedTable<(TenantId, ReservationId), Reservation>,
     /// The open reservations of indeterminate attempts: only the owner can end them.
     pub(crate) awaiting: Table<(TenantId, ReservationId), ()>,
 }
@@ -485,8 +485,7 @@ fn by_owner(tables: &table::Tables, case: &Case<'_>) -> Result<(), lease::Refusa
 
 /// One notice for each slot that comes free to each user with an open run.
 fn slots_raised(tables: &table::Tables, tenant: TenantId, slots: u32) -> Vec<Notice> {
-    let of_tenant = (tenant, RunId(0))..=(tenant, RunId(u64::MAX));
-    let open = tables.run.runs.range(of_tenant).filter(|(_, run)| run.state.ended().is_none());
+    let open = tables.run.runs.iter().filter(|((of, _), run)| *of == tenant && run.state.ended().is_none());
     let users: std::collections::BTreeSet<UserId> = open.map(|(_, run)| run.user).collect();
     let mut notices = Vec::new();
     for user in users {

@@ -26,7 +26,7 @@ use crate::{
     request,
     reserve::{self, Close},
     room::{Case, Impossible, No, Ruling, ensure},
-    table::{self, Table},
+    table::{self, HashedTable, Table},
 };
 use serde::{Deserialize, Serialize};
 
@@ -368,7 +368,7 @@ pub struct Attempt {
 #[derive(Clone, Debug)]
 pub struct Tables {
     /// Every run.
-    pub(crate) runs: Table<(TenantId, RunId), Run>,
+    pub(crate) runs: HashedTable<(TenantId, RunId), Run>,
     /// Every attempt of every unit.
     pub(crate) attempts: Table<(TenantId, RunId, UnitId, u32), Attempt>,
     /// The runs that are suspended.
@@ -742,7 +742,7 @@ fn begins(
     Ok(state.is_some())
 }
 
-type Runs = Table<(TenantId, RunId), Run>;
+type Runs = HashedTable<(TenantId, RunId), Run>;
 
 fn known_row(runs: &mut Runs, tenant: TenantId, run: RunId) -> Result<&mut Run, Impossible> {
     runs.get_mut(&(tenant, run)).ok_or_else(|| Impossible(format!("run {run} was never spawned")))

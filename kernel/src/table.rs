@@ -1,7 +1,8 @@
 //! Typed ordered maps, and all the ledger's tables together.
 //!
-//! A [`Table`] is a `BTreeMap` that knows three things more: which rows changed since the last checkpoint, how to take back
-//! what one request wrote, and a hash over its rows. Its number is stable: it names the table in a store.
+//! A [`Table`] is a map that knows three things more: which rows changed since the last checkpoint, how to take back
+//! what one request wrote, and a hash over its rows. Its number is stable: it names the table in a store. Its [`Rows`] are
+//! ordered where somebody goes through a range of them, and [`Hashed`] where they are asked for one key at a time.
 //! Every table is derived: [`Tables::apply`] over the log's records from the first gives each of them hash-equal.
 //!
 //! # The hash
@@ -16,6 +17,8 @@
 //! of hashes can be made to collide by whoever may choose very many rows (Wagner's generalized birthday), and the hash stands
 //! unkeyed beside the rows. Against whoever can write to the store, only the log's chain, known from elsewhere, is evidence.
 
+mod rows;
+
 use crate::{
     admit, effect, lease,
     planted::Planted,
@@ -25,15 +28,18 @@ use crate::{
     run,
     store::Row,
 };
+pub use rows::Hashed;
+use rows::Rows;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet},
+    hash::Hash as Hashable,
     ops::RangeBounds,
 };
 
 /// One row in memory.
 #[derive(Clone, Debug)]
-struct Kept<V> {
+pub struct Kept<V> {
     value: V,
     standing: Standing,
 }
@@ -49,12 +55,12 @@ enum Standing {
     Saved,
 }
 
-/// A typed ordered map.
+/// A typed map, ordered unless its rows are of another kind.
 #[derive(Clone, Debug)]
-pub struct Table<K, V> {
+pub struct Table<K, V, R = BTreeMap<K, Kept<V>>> {
     number: u16,
     name: &'static str,
-    rows: BTreeMap<K, Kept<V>>,
+    rows: R,
     /// Whether there was a checkpoint; before the first one every row is new, and no list of them is kept.
     checkpointed: bool,
     /// Keys whose rows are not what the last checkpoint saved.
@@ -66,6 +72,10 @@ pub struct Table<K, V> {
     undo: Undo<K, V>,
 }
 
+/// A table of which rows are asked for one at a time: a look-up touches two or three lines of memory, where an ordered map
+/// walks as many nodes as its depth.
+pub type HashedTable<K, V> = Table<K, V, Hashed<K, Kept<V>>>;
+
 /// What takes a table back to where it stood at [`Erased::begin`].
 #[derive(Clone, Debug)]
 struct Undo<K, V> {
@@ -76,13 +86,13 @@ struct Undo<K, V> {
     sum: Sum,
 }
 
-impl<K: Ord + Clone, V: Clone> Table<K, V> {
+impl<K: Ord + Clone, V: Clone, R: Rows<K, Kept<V>>> Table<K, V, R> {
     /// An empty table of that stable number.
-    pub fn new(number: u16, name: &'static str) -> Table<K, V> {
+    pub fn new(number: u16, name: &'static str) -> Table<K, V, R> {
         Table {
             number,
             name,
-            rows: BTreeMap::new(),
+            rows: R::default(),
             checkpointed: false,
             changed: BTreeSet::new(),
             gone: BTreeSet::new(),
@@ -96,13 +106,8 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
         self.rows.get(key).map(|kept| &kept.value)
     }
 
-    /// The rows within `range`, in key order.
-    pub fn range(&self, range: impl RangeBounds<K>) -> impl DoubleEndedIterator<Item = (&K, &V)> {
-        self.rows.range(range).map(|(key, kept)| (key, &kept.value))
-    }
-
-    /// All rows, in key order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
+    /// All rows: in key order if they are ordered, else in an order that follows from what was done to them.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.rows.iter().map(|(key, kept)| (key, &kept.value))
     }
 
@@ -113,11 +118,25 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
 
     /// Whether there is no row.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows.len() == 0
     }
 }
 
-impl<K: Ord + Clone + Serialize, V: Clone + Serialize> Table<K, V> {
+impl<K: Ord + Clone, V: Clone> Table<K, V> {
+    /// The rows within `range`, in key order.
+    pub fn range(&self, range: impl RangeBounds<K>) -> impl DoubleEndedIterator<Item = (&K, &V)> {
+        self.rows.range(range).map(|(key, kept)| (key, &kept.value))
+    }
+}
+
+impl<K: Hashable + Eq, V> HashedTable<K, V> {
+    /// Where the row at `key` comes when all rows are gone through.
+    pub(crate) fn place(&self, key: &K) -> Option<usize> {
+        self.rows.place(key)
+    }
+}
+
+impl<K: Ord + Clone + Serialize, V: Clone + Serialize, R: Rows<K, Kept<V>>> Table<K, V, R> {
     /// Puts `value` at `key`.
     pub(crate) fn insert(&mut self, key: K, value: V) {
         self.put(key, |_| value);
@@ -126,27 +145,27 @@ impl<K: Ord + Clone + Serialize, V: Clone + Serialize> Table<K, V> {
     /// Puts what `value` makes of the row at `key`, if there is one, there.
     fn put(&mut self, key: K, value: impl FnOnce(Option<&V>) -> V) -> &mut V {
         let Table { number, rows, checkpointed, changed, gone, sum, undo, .. } = self;
-        match rows.entry(key) {
-            Entry::Occupied(row) => {
-                let key = row.key().clone();
-                let kept = row.into_mut();
-                let before = undo.is_on.then(|| kept.clone());
-                changes(*number, sum, changed, &key, kept);
+        let kept = rows.put(key, |key, there| match there {
+            Some(kept) => {
+                if undo.is_on {
+                    undo.before.push((key.clone(), Some(kept.clone())));
+                }
+                changes(*number, sum, changed, key, kept);
                 kept.value = value(Some(&kept.value));
-                undo.before.extend(before.map(|before| (key, Some(before))));
-                &mut kept.value
+                None
             }
-            Entry::Vacant(row) => {
-                let standing = if gone.remove(row.key()) { Standing::Changed } else { Standing::New };
+            None => {
+                let standing = if gone.remove(key) { Standing::Changed } else { Standing::New };
                 if *checkpointed {
-                    changed.insert(row.key().clone());
+                    changed.insert(key.clone());
                 }
                 if undo.is_on {
-                    undo.before.push((row.key().clone(), None));
+                    undo.before.push((key.clone(), None));
                 }
-                &mut row.insert(Kept { value: value(None), standing }).value
+                Some(Kept { value: value(None), standing })
             }
-        }
+        });
+        &mut kept.value
     }
 
     /// The row at `key`, to be changed in place.
@@ -185,9 +204,9 @@ impl<K: Ord + Clone + Serialize, V: Clone + Serialize> Table<K, V> {
         Some(kept.value)
     }
 
-    /// Takes every row within `range` away.
-    pub(crate) fn remove_range(&mut self, range: impl RangeBounds<K>) {
-        let keys: Vec<K> = self.rows.range(range).map(|(key, _)| key.clone()).collect();
+    /// Takes every row away whose key is such; reads every row.
+    pub(crate) fn remove_where(&mut self, is_such: impl Fn(&K) -> bool) {
+        let keys: Vec<K> = self.rows.iter().map(|(key, _)| key).filter(|key| is_such(key)).cloned().collect();
         for key in keys {
             self.remove(&key);
         }
@@ -290,10 +309,11 @@ pub(crate) trait Erased {
     fn take_back(&mut self);
 }
 
-impl<K, V> Erased for Table<K, V>
+impl<K, V, R> Erased for Table<K, V, R>
 where
     K: Ord + Clone + Serialize + DeserializeOwned,
     V: Clone + Serialize + DeserializeOwned,
+    R: Rows<K, Kept<V>>,
 {
     fn number(&self) -> u16 {
         self.number
@@ -309,7 +329,7 @@ where
 
     fn hash(&self) -> Hash {
         let (mut sum, mut scratch) = (Sum::default(), Vec::new());
-        for (key, kept) in &self.rows {
+        for (key, kept) in self.rows.iter() {
             sum.add(&part(self.number, key, &kept.value, &mut scratch).0);
         }
         sum.hash(self.number, self.rows.len())
@@ -334,13 +354,12 @@ where
             let (key, value) = (scratch[ROW_HEAD_BYTES..value_at].to_vec(), scratch[value_at..].to_vec());
             changed.push(Row { table: number, key, value: Some(value) });
         };
-        if self.checkpointed {
-            for key in std::mem::take(&mut self.changed) {
-                save(&key, self.rows.get_mut(&key).expect("a row that is gone is not listed as changed"));
-            }
-        } else {
-            self.rows.iter_mut().for_each(|(key, kept)| save(key, kept));
-            self.checkpointed = true;
+        let keys = match std::mem::replace(&mut self.checkpointed, true) {
+            true => std::mem::take(&mut self.changed),
+            false => self.rows.iter().map(|(key, _)| key.clone()).collect(),
+        };
+        for key in keys {
+            save(&key, self.rows.get_mut(&key).expect("a row that is gone is not listed as changed"));
         }
         self.sum.hash(self.number, self.rows.len())
     }
@@ -564,59 +583,74 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain map: what a table holds, what it takes back, and what its saves add up to.
         #[test]
-        fn a_table_is_a_map_that_takes_back_and_saves(steps in prop::collection::vec(step(), 1..60)) {
-            let mut table: Table<u8, u16> = Table::new(9, "test.table");
-            let (mut map, mut saved) = (BTreeMap::new(), BTreeMap::new());
-            let mut before: Option<BTreeMap<u8, u16>> = None;
-            for step in steps {
-                match step {
-                    Step::Insert(key, value) => {
-                        table.insert(key, value);
-                        map.insert(key, value);
-                    }
-                    Step::Add(key, value) => {
-                        for sum in [table.row(&key), map.entry(key).or_default()] {
-                            *sum = sum.wrapping_add(value);
-                        }
-                    }
-                    Step::Remove(key) => prop_assert_eq!(table.remove(&key), map.remove(&key)),
-                    Step::RemoveRange(from, to) => {
-                        table.remove_range(from..=to);
-                        map.retain(|key, _| !(from..=to).contains(key));
-                    }
-                    Step::Begin if before.is_none() => {
-                        table.begin();
-                        before = Some(map.clone());
-                    }
-                    Step::Keep => {
-                        table.keep();
-                        before = None;
-                    }
-                    Step::TakeBack => {
-                        table.take_back();
-                        map = before.take().unwrap_or(map);
-                    }
-                    Step::Save if before.is_none() => {
-                        let mut changed = Vec::new();
-                        let hash = table.save(&mut changed);
-                        for row in changed {
-                            match row.value {
-                                Some(value) => saved.insert(row.key, value),
-                                None => saved.remove(&row.key),
-                            };
-                        }
-                        let mut loaded: Table<u8, u16> = Table::new(9, "test.table");
-                        for (key, value) in &saved {
-                            loaded.load(key, value).unwrap();
-                        }
-                        prop_assert_eq!((loaded.hash(), loaded.hash_as_loaded(), table.hash()), (hash, hash, hash));
-                    }
-                    Step::Begin | Step::Save => {}
+        fn an_ordered_table_is_a_map_that_takes_back_and_saves(steps in prop::collection::vec(step(), 1..60)) {
+            plays_like_a_map::<BTreeMap<u8, Kept<u16>>>(steps)?;
+        }
+
+        #[test]
+        fn a_hashed_table_is_a_map_that_takes_back_and_saves(steps in prop::collection::vec(step(), 1..60)) {
+            plays_like_a_map::<Hashed<u8, Kept<u16>>>(steps)?;
+        }
+    }
+
+    /// Against a plain map: what a table holds, what it takes back, and what its saves add up to.
+    fn plays_like_a_map<R: Rows<u8, Kept<u16>>>(steps: Vec<Step>) -> Result<(), TestCaseError> {
+        let mut table: Table<u8, u16, R> = Table::new(9, "test.table");
+        let (mut map, mut saved) = (BTreeMap::new(), BTreeMap::new());
+        let mut before: Option<BTreeMap<u8, u16>> = None;
+        for step in steps {
+            match step {
+                Step::Insert(key, value) => {
+                    table.insert(key, value);
+                    map.insert(key, value);
                 }
-                prop_assert!(table.iter().eq(map.iter()));
+                Step::Add(key, value) => {
+                    for sum in [table.row(&key), map.entry(key).or_default()] {
+                        *sum = sum.wrapping_add(value);
+                    }
+                }
+                Step::Remove(key) => prop_assert_eq!(table.remove(&key), map.remove(&key)),
+                Step::RemoveRange(from, to) => {
+                    table.remove_where(|key| (from..=to).contains(key));
+                    map.retain(|key, _| !(from..=to).contains(key));
+                }
+                Step::Begin if before.is_none() => {
+                    table.begin();
+                    before = Some(map.clone());
+                }
+                Step::Keep => {
+                    table.keep();
+                    before = None;
+                }
+                Step::TakeBack => {
+                    table.take_back();
+                    map = before.take().unwrap_or(map);
+                }
+                Step::Save if before.is_none() => {
+                    let mut changed = Vec::new();
+                    let hash = table.save(&mut changed);
+                    for row in changed {
+                        match row.value {
+                            Some(value) => saved.insert(row.key, value),
+                            None => saved.remove(&row.key),
+                        };
+                    }
+                    let mut loaded: Table<u8, u16, R> = Table::new(9, "test.table");
+                    for (key, value) in &saved {
+                        loaded.load(key, value).unwrap();
+                    }
+                    prop_assert_eq!((loaded.hash(), loaded.hash_as_loaded(), table.hash()), (hash, hash, hash));
+                }
+                Step::Begin | Step::Save => {}
+            }
+            let mut rows: Vec<(u8, u16)> = table.iter().map(|(key, value)| (*key, *value)).collect();
+            rows.sort_unstable();
+            prop_assert!(rows.into_iter().eq(map.iter().map(|(key, value)| (*key, *value))));
+            for key in 0..6 {
+                prop_assert_eq!(table.get(&key), map.get(&key));
             }
         }
+        Ok(())
     }
 }

@@ -255,7 +255,9 @@ proptest! {
         let mut frames = every_kind();
         let frame = at.index(frames.len());
         let byte = in_frame.index(frames[frame].bytes.len());
-        std::sync::Arc::make_mut(&mut frames[frame].bytes)[byte] ^= 1 << bit;
+        let mut bytes = frames[frame].bytes.to_vec();
+        bytes[byte] ^= 1 << bit;
+        frames[frame].bytes = bytes.into();
         prop_assert!(prove::rebuild(&frames).is_err());
     }
 

@@ -209,6 +209,28 @@ fn a_repeat_gets_the_first_answer() {
     assert!(matches!(house.one(other_tenant), Reply::Decided(_)), "clients are known by tenant");
 }
 
+/// A client may number as it likes: what it acknowledges at a stroke is forgotten at a stroke, and nobody else's answers are.
+#[test]
+fn a_far_acknowledgement_forgets_that_clients_answers_alone() {
+    const FAR: u64 = u64::MAX / 2;
+    let (mut house, authority) = House::new().running();
+    let ask = |client, number, acknowledged, unit| Request {
+        acknowledged,
+        ..request(client, number, Some(authority), vec![reserve(unit, 1, 10)])
+    };
+    for number in 1..4 {
+        house.one(ask(9, number, 0, number as u32));
+    }
+    let other = house.one(ask(8, 2, 0, 4));
+    assert!(matches!(house.one(ask(9, FAR, FAR - 1, 5)), Reply::Decided(_)));
+    for number in 1..4 {
+        assert_eq!(house.one(ask(9, number, 0, 6)), Reply::Forgotten { acknowledged: FAR - 1 });
+    }
+    assert_eq!(house.one(ask(8, 2, 0, 6)), other);
+    house.reopen(Planted::none());
+    assert_eq!(house.one(ask(8, 2, 0, 6)), other, "and so it is after opening again");
+}
+
 #[test]
 fn an_ill_made_request_is_refused_with_its_numbers() {
     let mut house = House::new();

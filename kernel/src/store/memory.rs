@@ -2,6 +2,7 @@
 //! writes it as a disk outlives a process: keep a clone and open it again.
 
 use super::{Loaded, Row, Store, StoreError, StoredFrame};
+use bytes::{Bytes, BytesMut};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -13,12 +14,28 @@ pub struct MemoryStore {
     kept: Arc<Mutex<Kept>>,
 }
 
+/// How much memory is taken for frames at a time, in bytes: they lie behind each other, so that the log is read as it was
+/// written and what else lives meanwhile is not strewn among it.
+const PIECE_BYTES: usize = 256 * 1024;
+
 #[derive(Debug, Default)]
 struct Kept {
-    frames: Vec<StoredFrame>,
+    frames: Vec<Place>,
+    /// Frames behind each other, none of them in two pieces.
+    pieces: Vec<Bytes>,
+    /// The piece after those, which is being written.
+    written: BytesMut,
     rows: BTreeMap<(u16, Vec<u8>), Vec<u8>>,
     checkpoint: u64,
     digest: Option<[u8; 32]>,
+}
+
+/// Where a frame lies: behind the one before it, or at the beginning of its piece.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    next_seq: u64,
+    piece: u32,
+    end: u32,
 }
 
 impl MemoryStore {
@@ -28,9 +45,16 @@ impl MemoryStore {
     }
 
     /// A store that holds these frames and no checkpoint.
+    ///
+    /// # Panics
+    ///
+    /// When they do not follow each other from sequence 0.
     pub fn holding(frames: Vec<StoredFrame>) -> MemoryStore {
-        let kept = Kept { frames, ..Kept::default() };
-        MemoryStore { kept: Arc::new(Mutex::new(kept)) }
+        let mut store = MemoryStore::new();
+        for frame in &frames {
+            store.commit(frame).expect("frames that follow each other");
+        }
+        store
     }
 
     /// A panic elsewhere does not make what is kept wrong: each change is one step.
@@ -45,15 +69,43 @@ impl Kept {
     }
 
     /// Every frame from the one that holds sequence `from`.
-    fn from(&self, from: u64) -> Vec<StoredFrame> {
-        let first = self.frames.partition_point(|frame| frame.next_seq <= from);
-        self.frames[first..].to_vec()
+    fn from(&mut self, from: u64) -> Vec<StoredFrame> {
+        self.end_piece();
+        let first = self.frames.partition_point(|place| place.next_seq <= from);
+        let mut before = first.checked_sub(1).map(|before| self.frames[before]);
+        let stored = self.frames[first..].iter().map(|place| {
+            let before = before.replace(*place);
+            let start = before.filter(|before| before.piece == place.piece).map_or(0, |before| before.end);
+            let bytes = self.pieces[place.piece as usize].slice(start as usize..place.end as usize);
+            StoredFrame { first_seq: before.map_or(0, |before| before.next_seq), next_seq: place.next_seq, bytes }
+        });
+        stored.collect()
+    }
+
+    fn end_piece(&mut self) {
+        if !self.written.is_empty() {
+            self.pieces.push(self.written.split().freeze());
+        }
+    }
+
+    fn append(&mut self, frame: &StoredFrame) {
+        let bytes = frame.bytes.len();
+        if self.written.capacity() - self.written.len() < bytes {
+            self.end_piece();
+            self.written = BytesMut::with_capacity(PIECE_BYTES.max(bytes));
+        }
+        self.written.extend_from_slice(&frame.bytes);
+        let counted = |count: usize| u32::try_from(count).expect("fewer pieces than 2^32, and shorter ones");
+        let (piece, end) = (counted(self.pieces.len()), counted(self.written.len()));
+        self.frames.push(Place { next_seq: frame.next_seq, piece, end });
     }
 }
 
 impl Store for MemoryStore {
     fn load(&mut self) -> Result<Loaded, StoreError> {
-        let kept = self.kept();
+        let mut kept = self.kept();
+        let checkpoint = kept.checkpoint;
+        let frames = kept.from(checkpoint);
         let row = |((table, key), value): (&(u16, Vec<u8>), &Vec<u8>)| Row {
             table: *table,
             key: key.clone(),
@@ -63,7 +115,7 @@ impl Store for MemoryStore {
             rows: kept.rows.iter().map(row).collect(),
             checkpoint: kept.checkpoint,
             digest: kept.digest,
-            frames: kept.from(kept.checkpoint),
+            frames,
         })
     }
 
@@ -77,7 +129,7 @@ impl Store for MemoryStore {
         if frame.first_seq != next_seq {
             return Err(StoreError::NotNext { first_seq: frame.first_seq, next_seq });
         }
-        kept.frames.push(frame.clone());
+        kept.append(frame);
         Ok(())
     }
 

@@ -4,8 +4,8 @@
 pub mod memory;
 pub mod redb;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 /// A frame's bytes with the sequences it covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct StoredFrame {
     pub next_seq: u64,
     /// The postcard encoding of a [`Frame`](crate::record::Frame).
     /// Shared, because a log is handed around whole.
-    pub bytes: Arc<[u8]>,
+    pub bytes: Bytes,
 }
 
 impl AsRef<[u8]> for StoredFrame {

@@ -9,6 +9,7 @@
 //! - **A panic** inside redb is damage, and so is every call after it.
 
 use super::{Loaded, Row, Store, StoreError, StoredFrame};
+use bytes::Bytes;
 use redb::{
     Builder, Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
     WriteTransaction,
@@ -311,7 +312,9 @@ fn numbered(stored: &[u8]) -> Option<(u64, &[u8])> {
 
 fn framed(first_seq: u64, stored: &[u8]) -> Result<StoredFrame, StoreError> {
     match numbered(stored) {
-        Some((next_seq, bytes)) if next_seq > first_seq => Ok(StoredFrame { first_seq, next_seq, bytes: bytes.into() }),
+        Some((next_seq, bytes)) if next_seq > first_seq => {
+            Ok(StoredFrame { first_seq, next_seq, bytes: Bytes::copy_from_slice(bytes) })
+        }
         _ => Err(damaged(format!("frame {first_seq} does not say where it ends"))),
     }
 }
