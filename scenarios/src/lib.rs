@@ -25,6 +25,7 @@ pub mod fact;
 pub mod file;
 pub mod gate;
 pub mod invariant;
+mod maps;
 pub mod model;
 pub mod panicking;
 pub mod runner;

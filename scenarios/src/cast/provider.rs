@@ -19,7 +19,10 @@ use super::{
     Casting, ProviderWeather,
     wire::{Body, CallAnswer, FromProvider, ToProvider, body_of, decode, encode},
 };
-use crate::fact::{Answered, Fact};
+use crate::{
+    fact::{Answered, Fact},
+    maps::BySeq,
+};
 use faults::Kind;
 use kernel::{
     effect::Key,
@@ -37,7 +40,7 @@ use std::{
 /// Everything the provider knows of each request.
 #[derive(Debug, Default)]
 pub(super) struct Invoice {
-    lines: RefCell<BTreeMap<ReservationId, Line>>,
+    lines: RefCell<BySeq<Line>>,
     /// The request that was accepted under each idempotency key.
     accepted: RefCell<BTreeMap<Key, ReservationId>>,
     /// Transmissions of requests without a key.
@@ -115,13 +118,13 @@ impl Provider {
         if idempotency.is_none() && !self.invoice.transmissions.borrow_mut().insert((key, call.transmission)) {
             return; // the network's copy of what arrived
         }
-        let arrivals = self.invoice.lines.borrow().get(&key).map_or(0, |line| line.arrivals);
+        let arrivals = self.invoice.lines.borrow().find(key).map_or(0, |line| line.arrivals);
         let luck = self.luck(key, arrivals);
         if luck.hangs {
             self.casting.stage.felt(Kind::Hang);
             return;
         }
-        let before = self.invoice.lines.borrow().get(&key).map(|line| line.answer.answered);
+        let before = self.invoice.lines.borrow().find(key).map(|line| line.answer.answered);
         // A request without a key is done again by each transmission, unless it was turned away or closed.
         let again = idempotency.is_none() && before == Some(Answered::Ok);
         if before.is_none() || again {
@@ -129,7 +132,7 @@ impl Provider {
             self.invoice.lines.borrow_mut().insert(key, line);
         }
         let mut lines = self.invoice.lines.borrow_mut();
-        let line = lines.get_mut(&key).expect("a request that arrives has a line, made above if not before");
+        let line = lines.find_mut(key).expect("a request that arrives has a line, made above if not before");
         line.arrivals = arrivals.saturating_add(1);
         match line.answer.answered {
             Answered::Ok if before.is_none() || again => {}
@@ -145,8 +148,8 @@ impl Provider {
     }
 
     /// Answers who asks for a request, now or when the work on it is done.
-    fn give_or_join(&self, lines: &mut BTreeMap<ReservationId, Line>, to: NodeId, key: ReservationId) {
-        let Some(line) = lines.get_mut(&key) else { return };
+    fn give_or_join(&self, lines: &mut BySeq<Line>, to: NodeId, key: ReservationId) {
+        let Some(line) = lines.find_mut(key) else { return };
         match &mut line.waiting {
             None => self.answer(to, key, line.answer),
             Some(waiting) if !waiting.contains(&to) => waiting.push(to),
@@ -210,7 +213,7 @@ impl Provider {
             match known {
                 Some(of) => {
                     Fact::Replayed { key, of }.note(&self.world);
-                    let done = self.invoice.lines.borrow().get(&of).is_none_or(|line| line.waiting.is_none());
+                    let done = self.invoice.lines.borrow().find(of).is_none_or(|line| line.waiting.is_none());
                     latency = if done { Duration::ZERO } else { latency };
                 }
                 None => {
@@ -248,7 +251,7 @@ impl Provider {
 
     fn finish(&self, key: ReservationId) {
         let mut lines = self.invoice.lines.borrow_mut();
-        let Some(line) = lines.get_mut(&key) else { return };
+        let Some(line) = lines.find_mut(key) else { return };
         for to in line.waiting.take().into_iter().flatten() {
             self.answer(to, key, line.answer);
         }
@@ -258,14 +261,16 @@ impl Provider {
     fn closed(&self, key: ReservationId) -> bool {
         let answer = CallAnswer { answered: Answered::NeverLanded, usage: Usage::default(), body: Body::default() };
         let mut lines = self.invoice.lines.borrow_mut();
-        let line = lines.entry(key).or_insert(Line { answer, waiting: None, arrivals: 0 });
-        line.answer.answered != Answered::NeverLanded
+        if lines.find(key).is_none() {
+            lines.insert(key, Line { answer, waiting: None, arrivals: 0 });
+        }
+        lines.find(key).is_some_and(|line| line.answer.answered != Answered::NeverLanded)
     }
 
     fn close(&self, from: NodeId, key: ReservationId) {
         self.closed(key);
         let lines = self.invoice.lines.borrow();
-        let charged = lines.get(&key).map(|line| line.answer).filter(|answer| answer.answered == Answered::Ok);
+        let charged = lines.find(key).map(|line| line.answer).filter(|answer| answer.answered == Answered::Ok);
         let charged = charged.map(|answer| answer.usage);
         self.world.send(from, encode(&FromProvider::Closed { key, charged }));
     }

@@ -1,6 +1,7 @@
 //! What may come in: nothing begins during a halt, and nobody has more of a day than its quota.
 
-use super::{Invariant, Moment, Saw, lookup::Lookup};
+use super::{Invariant, Moment, Saw};
+use crate::maps::Lookup;
 use kernel::{
     admit::{self, Quota, Switch},
     effect,

@@ -1,6 +1,7 @@
 //! Money and slots: no admitted reserve passes a cap in force, each reservation ends once, and what may be left open.
 
-use super::{Ended, Invariant, Moment, Rest, Saw, by_seq::BySeq, lookup::Lookup};
+use super::{Ended, Invariant, Moment, Rest, Saw};
+use crate::maps::{BySeq, Lookup};
 use kernel::{
     id::{ModelId, ReservationId, RunId, TenantId, UnitId, UserId},
     money::{Price, Usage},
@@ -28,7 +29,7 @@ pub struct CapsHold {
     accounts: Lookup<Account, usize>,
     sums: Vec<Sums>,
     live: Lookup<(TenantId, UserId), u32>,
-    open: BTreeMap<ReservationId, Open>,
+    open: Lookup<ReservationId, Open>,
     overspends: u64,
 }
 

@@ -1,7 +1,10 @@
 //! Calls: what left agents and what the provider put on its invoice, against what the ledger says of them.
 
-use super::{Ended, Invariant, Moment, Rest, Saw, by_seq::BySeq, lookup::Lookup};
-use crate::fact::{Answered, Fact};
+use super::{Ended, Invariant, Moment, Rest, Saw};
+use crate::{
+    fact::{Answered, Fact},
+    maps::{BySeq, Lookup},
+};
 use kernel::{
     effect::{self, Class},
     id::{Fence, ReservationId, RunId, TenantId, UnitId, UserId},
@@ -302,7 +305,7 @@ impl Invariant for Invoice {
 pub struct LiveCalls {
     most_slots: BTreeMap<TenantId, u32>,
     /// Open reservations and whose they are.
-    open: BTreeMap<ReservationId, (TenantId, UserId)>,
+    open: Lookup<ReservationId, (TenantId, UserId)>,
     /// Who waits for which open key, and how often each key is waited for.
     waiting: BTreeMap<(NodeId, u32, ReservationId), ()>,
     waiters: Lookup<ReservationId, u32>,

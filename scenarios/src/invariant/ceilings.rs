@@ -1,8 +1,11 @@
 //! The two ceilings outside the kernel, counted again from what was seen: the edge's calls in any window, and what each key of
 //! the provider was charged.
 
-use super::{Invariant, Moment, Saw, by_seq::BySeq, lookup::Lookup};
-use crate::fact::{Answered, EdgeCeiling, EdgeRefusal, Fact};
+use super::{Invariant, Moment, Saw};
+use crate::{
+    fact::{Answered, EdgeCeiling, EdgeRefusal, Fact},
+    maps::{BySeq, Lookup},
+};
 use kernel::{
     id::{ReservationId, RunId, TenantId, UnitId, UserId},
     money::MicroUsd,

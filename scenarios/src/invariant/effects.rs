@@ -1,7 +1,10 @@
 //! Effects: what leaves was written ahead phase by phase, what is asked is asked once, and what is given back was paid for.
 
-use super::{Ended, Invariant, Moment, Saw, by_seq::BySeq, lookup::Lookup};
-use crate::fact::Fact;
+use super::{Ended, Invariant, Moment, Saw};
+use crate::{
+    fact::Fact,
+    maps::{BySeq, Lookup},
+};
 use kernel::{
     effect::{self, Class, Key},
     id::{ReservationId, RunId, TenantId},

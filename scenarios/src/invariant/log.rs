@@ -1,7 +1,7 @@
 //! The log itself: dense, chained, durable, and enough to rebuild every table from.
 
-use super::{Invariant, Moment, Rest, Saw, lookup::Lookup};
-use crate::fact::Fact;
+use super::{Invariant, Moment, Rest, Saw};
+use crate::{fact::Fact, maps::Lookup};
 use kernel::{
     id::{BranchId, ExecutorId, Fence, LedgerTime, RunId, TenantId},
     record::{Class, Event, GENESIS_CHAIN, Hash, Record, SCHEMA},

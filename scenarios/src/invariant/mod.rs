@@ -19,14 +19,12 @@
 pub mod admission;
 mod batch;
 pub mod budget;
-mod by_seq;
 pub mod calls;
 pub mod ceilings;
 pub mod effects;
 #[cfg(test)]
 pub(crate) mod history;
 pub mod log;
-mod lookup;
 pub mod orders;
 pub mod replies;
 pub mod runs;
@@ -36,8 +34,6 @@ mod whole_log;
 pub mod writers;
 
 pub(crate) use batch::{Part, parts};
-pub(crate) use by_seq::BySeq;
-pub(crate) use lookup::Lookup;
 pub use watch::{READABLE_HISTORY, Sight, UnknownInvariant, Watch, decode};
 pub use whole_log::WholeLog;
 

@@ -1,7 +1,10 @@
 //! What the owner decides about live work: after a cancel nothing begins, a suspended run rests, and a halt keeps calls at home.
 
-use super::{Invariant, Moment, Rest, Saw, by_seq::BySeq, lookup::Lookup};
-use crate::fact::Fact;
+use super::{Invariant, Moment, Rest, Saw};
+use crate::{
+    fact::Fact,
+    maps::{BySeq, Lookup},
+};
 use kernel::{
     admit::{self, Switch},
     effect,

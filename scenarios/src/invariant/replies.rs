@@ -1,11 +1,10 @@
 //! Requests and their answers: each is decided once, and every repeat gets the first answer.
 
-use super::{
-    Invariant, Moment, Saw,
-    lookup::{Lookup, Mixer},
-    parts,
+use super::{Invariant, Moment, Saw, parts};
+use crate::{
+    fact::Fact,
+    maps::{Lookup, Mixer},
 };
-use crate::fact::Fact;
 use kernel::{
     effect,
     id::{ClientId, TenantId},

@@ -1,7 +1,7 @@
 //! Runs and attempts: each run ends once with nothing running, and attempts follow their arms in order.
 
-use super::{Invariant, Moment, Rest, Saw, lookup::Lookup};
-use crate::fact::Fact;
+use super::{Invariant, Moment, Rest, Saw};
+use crate::{fact::Fact, maps::Lookup};
 use kernel::{
     id::{ReservationId, RunId, TenantId, UnitId, UserId},
     record::{Event, Record},
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct RunsEnd {
     runs: Lookup<(TenantId, RunId), Run>,
     not_ended: BTreeSet<(TenantId, RunId)>,
-    open: BTreeSet<ReservationId>,
+    open: Lookup<ReservationId, ()>,
     /// What the frame at hand says of attempts and of reservations; the two must agree at its end.
     attempts_ended: Vec<(ReservationId, AttemptState, u64)>,
     reservations_ended: BTreeMap<ReservationId, bool>,
@@ -56,7 +56,7 @@ impl RunsEnd {
         let (seq, tenant) = (record.seq, record.tenant);
         match &record.event {
             Event::Reserve(reserve::Event::Reserved { reservation, run, user, .. }) => {
-                self.open.insert(*reservation);
+                self.open.insert(*reservation, ());
                 let owner = live(&mut self.runs, seq, (tenant, *run))?.user;
                 if owner != *user {
                     return Err(format!("record {seq} reserves for user {user} in run {run}, which is user {owner}'s"));
@@ -178,7 +178,7 @@ impl RunsEnd {
             return Err(format!("{what}; the next is {next}"));
         }
         let Some(last) = last else { return Ok(false) };
-        let open = last.reservation.is_some_and(|reservation| self.open.contains(&reservation));
+        let open = last.reservation.is_some_and(|reservation| self.open.contains_key(&reservation));
         let goes_on = matches!(last.state, AttemptState::Running | AttemptState::Pending | AttemptState::Succeeded);
         if goes_on || open {
             let (state, before) = (last.state, last.reservation.map_or(0, |reservation| reservation.0));

@@ -1,8 +1,9 @@
 //! Decodes the history once and feeds the chosen invariants in order.
 
-use super::{Broken, EndedAttempt, Invariant, Lookup, Moment, Rest, Saw, all, budget::CapsHold, named};
+use super::{Broken, EndedAttempt, Invariant, Moment, Rest, Saw, all, budget::CapsHold, named};
 use crate::{
     fact::{FACT, Fact},
+    maps::Lookup,
     panicking::{Whose, caught},
 };
 use kernel::{

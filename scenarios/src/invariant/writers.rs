@@ -1,7 +1,10 @@
 //! Who may write: one accepted writer a lock, under a fence that only rises, for terms that no clock fault shortens.
 
-use super::{Invariant, Moment, Part, Saw, by_seq::BySeq, lookup::Lookup, parts};
-use crate::fact::Fact;
+use super::{Invariant, Moment, Part, Saw, parts};
+use crate::{
+    fact::Fact,
+    maps::{BySeq, Lookup},
+};
 use kernel::{
     effect,
     id::{ClientId, ExecutorId, Fence, LedgerTime, ReservationId},

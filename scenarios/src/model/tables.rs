@@ -1,6 +1,6 @@
 //! What the model knows: rows of its own, which a refused request leaves as they were.
 
-use crate::invariant::{BySeq, Lookup};
+use crate::maps::{BySeq, Lookup};
 use kernel::{
     admit::{self, DepthTier, Quota, Switch},
     effect::{self, Class, Key, Phase, Response},

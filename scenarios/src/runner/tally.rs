@@ -5,6 +5,7 @@ use crate::{
     ceiling::{Ceiling, Met},
     fact::Fact,
     invariant::Sight,
+    maps::Lookup,
 };
 use hdrhistogram::Histogram;
 use kernel::{
@@ -19,7 +20,7 @@ use kernel::{
     run,
     serve::Announcement,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The longest run wall that is told apart: a thousand hours, in nanoseconds.
 const LONGEST_WALL_NS: u64 = 3_600_000_000_000_000;
@@ -140,13 +141,13 @@ pub(super) struct Tally {
     next_seq: u64,
     /// Open reservations: what each sets aside, and whether a call left under it.
     open: BTreeMap<ReservationId, (MicroUsd, bool)>,
-    charged: BTreeSet<ReservationId>,
+    charged: Lookup<ReservationId, ()>,
     refused: BTreeMap<(&'static str, &'static str), u64>,
     ceilings: Met,
     bound: BTreeMap<Ceiling, u64>,
     halts: Halts,
     /// Undecided requests that waited, and whether for a slot.
-    waited: BTreeSet<(ClientId, u32, u64, bool)>,
+    waited: Lookup<(ClientId, u32, u64, bool), ()>,
 }
 
 impl Tally {
@@ -165,12 +166,12 @@ impl Tally {
             },
             next_seq: 0,
             open: BTreeMap::new(),
-            charged: BTreeSet::new(),
+            charged: Lookup::default(),
             refused: BTreeMap::new(),
             ceilings: Met::default(),
             bound: BTreeMap::new(),
             halts: Halts::default(),
-            waited: BTreeSet::new(),
+            waited: Lookup::default(),
         }
     }
 
@@ -195,7 +196,8 @@ impl Tally {
                 for (submitted, reply) in submitted.iter().zip(replies) {
                     let Reply::Waits(turn @ (Turn::Slot(..) | Turn::Answer(..))) = reply else { continue };
                     let (request, for_slot) = (&submitted.request, matches!(turn, Turn::Slot(..)));
-                    if self.waited.insert((request.client, request.incarnation, request.number, for_slot)) {
+                    let asked = (request.client, request.incarnation, request.number, for_slot);
+                    if self.waited.insert(asked, ()).is_none() {
                         self.figures.reserves_waited += u64::from(for_slot);
                         self.figures.questions_waited += u64::from(!for_slot);
                     }
@@ -301,7 +303,7 @@ impl Tally {
             Fact::ActedOn { seq, .. } => figures.replies_uncommitted += u64::from(*seq >= self.next_seq),
             Fact::Charged { key, cost, .. } => {
                 figures.calls_charged += 1;
-                figures.calls_charged_again += u64::from(!self.charged.insert(*key));
+                figures.calls_charged_again += u64::from(self.charged.insert(*key, ()).is_some());
                 figures.invoice_micro_usd = figures.invoice_micro_usd.saturating_add(cost.0);
             }
             Fact::StrayCharged { cost, .. } => {

@@ -1,5 +1,5 @@
-//! A map from sequences to values that are mostly added in rising order: a sorted vector, so that a look-up is a binary
-//! search over neighbours and an addition is a push.
+//! A map from sequences to values that are mostly added in rising order: a sorted vector, so that a look-up is a
+//! guess and a short search, and an addition is a push.
 
 use kernel::id::ReservationId;
 
@@ -45,20 +45,35 @@ impl<T> BySeq<T> {
         Some(&mut self.rows[at].1)
     }
 
-    /// Where `seq` stands, or would. What is asked for was mostly added of late, so the search gallops back from the end:
-    /// halving from the middle would touch rows that nobody else has touched for long.
+    /// Every value.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.rows.iter_mut().map(|(_, value)| value)
+    }
+
+    /// Where `seq` stands, or would. Keys are spread evenly enough that a straight line through the last of them comes near;
+    /// from there the search gallops to either side of `seq`, so that it touches few rows, and those near each other.
     fn place(&self, seq: u64) -> Result<usize, usize> {
-        let mut step = 1;
-        let mut from = self.rows.len();
-        while from > 0 && self.rows[from - 1].0 >= seq {
-            from = from.saturating_sub(step);
+        let (Some((last, _)), known) = (self.rows.last(), self.rows.len()) else { return Err(0) };
+        let Some(back) = last.checked_sub(seq) else { return Err(known) };
+        let span = known.min(SPAN);
+        let per = (last - self.rows[known - span].0).max(1);
+        let guess = (known - 1).saturating_sub((u128::from(back) * span as u128 / u128::from(per)) as usize);
+        let (mut from, mut to, mut step) = (guess, guess + 1, 1);
+        while from > 0 && self.rows[from].0 > seq {
+            (from, to) = (from.saturating_sub(step), from + 1);
             step *= 2;
         }
-        let to = self.rows.len().min(from + step);
+        while to < known && self.rows[to - 1].0 < seq {
+            (from, to) = (to - 1, known.min(to + step));
+            step *= 2;
+        }
         let found = self.rows[from..to].binary_search_by_key(&seq, |(seq, _)| *seq);
         found.map(|at| from + at).map_err(|at| from + at)
     }
 }
+
+/// How many of the last rows the line is drawn through.
+const SPAN: usize = 1024;
 
 #[cfg(test)]
 mod tests {
