@@ -5,7 +5,10 @@ use super::{
     manners::{Abandoned, Manners},
     wire::{CallAnswer, FromEdge, FromProvider, ToProvider, decode, encode},
 };
-use crate::fact::{EdgeRefusal, Fact};
+use crate::{
+    fact::{EdgeRefusal, Fact},
+    maps::BySeq,
+};
 use faults::Kind;
 use kernel::{
     client::{Asking, Client, ClientError},
@@ -45,7 +48,7 @@ pub(super) struct Lines {
     /// Requests made so far, which is the number of the last: a client numbers from 1 in the order it is asked.
     asked: Cell<u64>,
     /// Who waits for the provider's answer under each key: the latest to have asked.
-    calls: RefCell<BTreeMap<ReservationId, Waiter>>,
+    calls: RefCell<BySeq<Waiter>>,
     /// The last answer under each key that its waiter has not taken up.
     heard: RefCell<BTreeMap<ReservationId, FromProvider>>,
     /// Answers to calls that cannot be made again, for as long as the process lasts.
@@ -130,7 +133,7 @@ impl Lines {
             PROVIDER => {
                 let Some(message) = decode(&datagram.frame) else { return };
                 let (FromProvider::Answer { key, .. } | FromProvider::Closed { key, .. }) = message;
-                let waiting = self.calls.borrow_mut().remove(&key);
+                let waiting = self.calls.borrow_mut().remove(key);
                 if let Some(waiting) = waiting {
                     self.heard.borrow_mut().insert(key, message);
                     let _gone = waiting.answer.send(message);
@@ -307,8 +310,8 @@ pub(super) struct Listed {
 impl Drop for Listed {
     fn drop(&mut self) {
         let mut calls = self.lines.calls.borrow_mut();
-        if calls.get(&self.key).is_some_and(|waiter| waiter.number == self.number) {
-            calls.remove(&self.key);
+        if calls.find(self.key).is_some_and(|waiter| waiter.number == self.number) {
+            calls.remove(self.key);
         }
     }
 }

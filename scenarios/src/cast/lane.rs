@@ -58,8 +58,8 @@ pub(super) struct Stint {
     pub(super) news: mpsc::UnboundedSender<News>,
     /// Reports that were begun and that no lane knows to be taken, or to be refused for another reason than a lost lease.
     pub(super) unheard: RefCell<BTreeMap<UnitId, Vec<Command>>>,
-    /// Calls that were sent and whose answer no lane has.
-    pub(super) on_the_wire: RefCell<BTreeMap<UnitId, Job>>,
+    /// Calls that were sent and whose answer no lane has. Boxed: there are few, and an ordered map takes memory for eleven.
+    pub(super) on_the_wire: RefCell<BTreeMap<UnitId, Box<Job>>>,
     /// What a lane heard that is to end the run halted.
     pub(super) halted: Rc<Cell<Option<HaltReason>>>,
 }
@@ -440,7 +440,8 @@ impl Agent {
         let (usage, user) = (unit.usage, stint.item.user);
         let mut message = ToProvider::Call { key, transmission: 0, idempotency, user, model, content, usage };
         let open = Some(Open { key, phase: Phase::Dispatched });
-        stint.on_the_wire.borrow_mut().insert(unit.unit, Job { unit: *unit, attempt, open, is_queued: false });
+        let job = Box::new(Job { unit: *unit, attempt, open, is_queued: false });
+        stint.on_the_wire.borrow_mut().insert(unit.unit, job);
         let answer = answered(self.lines.tell_provider(key, &mut message, copies, may_be_sent).await);
         if answer.is_none() && !stint.hold.is_current() {
             return Err(Lost);

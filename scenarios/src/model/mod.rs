@@ -98,7 +98,7 @@ impl Model {
                 if request.number <= client.acknowledged {
                     return undecided(Reply::Forgotten { acknowledged: client.acknowledged });
                 }
-                if let Some(first) = client.answers.get(&request.number) {
+                if let Some(first) = client.first(request.number) {
                     return undecided(Reply::Decided(first.clone()));
                 }
             }

@@ -217,7 +217,8 @@ pub(super) struct Sums {
 pub(super) struct Client {
     pub incarnation: u32,
     pub acknowledged: u64,
-    pub answers: BTreeMap<u64, Decision>,
+    /// By number.
+    pub answers: Vec<(u64, Decision)>,
 }
 
 impl Client {
@@ -226,13 +227,20 @@ impl Client {
         if incarnation > self.incarnation {
             *self = Client { incarnation, ..Client::default() };
         }
-        self.answers.insert(number, decision);
+        match self.answers.binary_search_by_key(&number, |(number, _)| *number) {
+            Ok(at) => self.answers[at].1 = decision,
+            Err(at) => self.answers.insert(at, (number, decision)),
+        }
         if acknowledged > self.acknowledged {
             self.acknowledged = acknowledged;
-            while self.answers.first_key_value().is_some_and(|(number, _)| *number <= acknowledged) {
-                self.answers.pop_first();
-            }
+            self.answers.drain(..self.answers.partition_point(|(number, _)| *number <= acknowledged));
         }
+    }
+
+    /// What was decided of the request of that number, if it is remembered.
+    pub(super) fn first(&self, number: u64) -> Option<&Decision> {
+        let at = self.answers.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        Some(&self.answers[at].1)
     }
 }
 
