@@ -19,8 +19,6 @@ pub(super) struct Network {
     calm: LinkWeather,
     rows: Vec<Row>,
     links: Vec<Link>,
-    /// What each link draws by: apart from the links, each of which then fits in a line of the processor's cache.
-    draws: Vec<Stream>,
     /// Every weather there was so far; most links share one.
     weathers: Vec<LinkWeather>,
     rules: Vec<Rule>,
@@ -53,6 +51,8 @@ struct Link {
     free_ns: u64,
     /// Frames on their way or unread.
     held: u32,
+    /// What the fate of its frames is drawn from.
+    draws: Stream,
 }
 
 /// What was last decided for the links reached, for those that do not exist yet.
@@ -116,8 +116,8 @@ struct Fate {
 impl Network {
     pub(super) fn new(seed: u64, nodes: u32, calm: LinkWeather) -> Network {
         let rows = (0..nodes).map(|_| Row::default()).collect();
-        let (links, draws, rules) = (Vec::new(), Vec::new(), Vec::new());
-        Network { seed, nodes, calm, rows, links, draws, weathers: vec![calm], rules, frames: Slab::new(0) }
+        let (links, rules) = (Vec::new(), Vec::new());
+        Network { seed, nodes, calm, rows, links, weathers: vec![calm], rules, frames: Slab::new(0) }
     }
 
     pub(super) fn send(
@@ -137,7 +137,7 @@ impl Network {
         let index = self.link_between(from.0.0, to.0);
         let link = &mut self.links[index as usize];
         let weather = &self.weathers[link.weather as usize];
-        let fate = Fate::draw(&mut self.draws[index as usize], weather);
+        let fate = Fate::draw(&mut link.draws, weather);
         if bytes.len() > MAX_FRAME_BYTES || link.held as usize >= MAX_LINK_FRAMES {
             stats.frames_overflowed += 1;
             return;
@@ -249,7 +249,8 @@ impl Network {
     fn make_link(&mut self, from: u32, to: u32) -> u32 {
         let index = u32::try_from(self.links.len()).expect("fewer than 2^32 links");
         let draws = Stream::keyed(self.seed, &[domain::LINK, u64::from(from), u64::from(to)]);
-        let mut link = Link { from, to, weather: CALM, cut: false, cuts: 0, last_arrival_ns: 0, free_ns: 0, held: 0 };
+        let mut link =
+            Link { from, to, weather: CALM, cut: false, cuts: 0, last_arrival_ns: 0, free_ns: 0, held: 0, draws };
         for rule in 0..self.rules.len() {
             let Rule { reach, change } = &self.rules[rule];
             if reach.covers(from, to) {
@@ -258,7 +259,6 @@ impl Network {
             }
         }
         self.links.push(link);
-        self.draws.push(draws);
         self.rows[from as usize].set(to, index);
         index
     }
