@@ -13,10 +13,9 @@ use crate::{
     record::{self, Record},
     request::{Decision, Outcome as AnyOutcome, Refusal as AnyRefusal, Reply, Request},
     room::{Impossible, ensure},
-    table::{self, HashedTable, Table},
+    table::{self, Hashed, HashedTable, Rows, Table},
 };
 use serde::{Deserialize, Serialize};
-use std::ops::RangeInclusive;
 
 /// What this room records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -203,6 +202,9 @@ pub struct Tables {
     pub(crate) clients: HashedTable<(TenantId, ClientId), Seen>,
     /// The first answer to each request number of a client's newest incarnation, until acknowledged.
     pub(crate) answers: Answers,
+    /// The numbers of each client's answers, in order. Derived from `answers`: what a client acknowledges is looked for among its
+    /// own and nobody else's.
+    held: Hashed<(TenantId, ClientId), Vec<u64>>,
     /// The tools that a tenant's runs may call.
     pub(crate) tools: Table<(TenantId, ToolId), Class>,
     /// The intents whose attempts run, or await the owner.
@@ -218,6 +220,7 @@ impl Default for Tables {
         Tables {
             clients: Table::new(5, "effect.clients"),
             answers: Table::new(6, "effect.answers"),
+            held: Hashed::default(),
             tools: Table::new(19, "effect.tools"),
             intents: Table::new(20, "effect.intents"),
             flights: Table::new(21, "effect.flights"),
@@ -279,31 +282,37 @@ pub fn apply(tables: &mut table::Tables, record: &Record, planted: &Planted) -> 
     let (tenant, client, number) = (record.tenant, *client, *number);
     ensure!(client != ClientId::LEDGER, "the ledger's own requests are not answered");
     ensure!(*acknowledged < number, "request {number} acknowledges {acknowledged}");
-    let Tables { clients, answers, .. } = &mut tables.effect;
+    let Tables { clients, answers, held, .. } = &mut tables.effect;
+    let (held, _) = held.find_or_insert((tenant, client), Vec::new);
+    let mut forget = |number| drop(answers.remove(&(tenant, client, number)));
     let seen = clients.row(&(tenant, client));
     ensure!(*incarnation >= seen.incarnation, "incarnation {incarnation} is stale after {}", seen.incarnation);
     if *incarnation > seen.incarnation {
         *seen = Seen { incarnation: *incarnation, acknowledged: 0 };
-        answers.remove_where(|(of, by, _)| (*of, *by) == (tenant, client));
+        held.drain(..).for_each(&mut forget);
     }
     if *acknowledged > seen.acknowledged {
-        let forgotten = seen.acknowledged + 1..=*acknowledged;
         seen.acknowledged = *acknowledged;
-        forget(answers, tenant, client, forgotten);
+        held.drain(..held.partition_point(|held| held <= acknowledged)).for_each(&mut forget);
     }
     ensure!(number > seen.acknowledged, "request {number} was acknowledged, as all up to {}", seen.acknowledged);
     let repeated = answers.get(&(tenant, client, number)).is_some();
     ensure!(!repeated || planted.is_on(Bug::DropDedup), "request {number} of client {client} is decided twice");
+    if let Err(at) = held.binary_search(&number) {
+        held.insert(at, number);
+    }
     answers.insert((tenant, client, number), Box::new(Decision { seq: record.seq, outcome: outcome.clone() }));
     Ok(())
 }
 
-/// Takes the answers to those numbers away: one by one, unless more are named than there are answers.
-fn forget(answers: &mut Answers, tenant: TenantId, client: ClientId, numbers: RangeInclusive<u64>) {
-    if numbers.end() - numbers.start() < answers.len() as u64 {
-        numbers.for_each(|number| drop(answers.remove(&(tenant, client, number))));
-    } else {
-        answers.remove_where(|(of, by, number)| (*of, *by) == (tenant, client) && numbers.contains(number));
+impl Tables {
+    /// Derives what is derived from rows, which were put there one by one.
+    pub(crate) fn index(&mut self) {
+        self.held = Hashed::default();
+        for ((tenant, client, number), _) in self.answers.iter() {
+            self.held.find_or_insert((*tenant, *client), Vec::new).0.push(*number);
+        }
+        self.held.values_mut().for_each(|numbers| numbers.sort_unstable());
     }
 }
 

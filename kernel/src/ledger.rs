@@ -90,6 +90,7 @@ impl<S: Store> Ledger<S> {
         for row in loaded.rows {
             tables.load(&row).map_err(|what| StoreError::Damaged { what })?;
         }
+        tables.effect.index();
         let head = tables.record.head();
         let fits = match loaded.digest {
             Some(digest) => digest == tables.digest_as_loaded() && head.next_seq == loaded.checkpoint,

@@ -109,3 +109,59 @@ pub(crate) fn conserves(tables: &Tables, planted: &Planted) -> Result<(), Imposs
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        id::{ModelId, ReservationId, RunId, TenantId, UnitId, UserId},
+        money::Price,
+        reserve::{Close, Reservation},
+    };
+
+    const TENANT: TenantId = TenantId(1);
+
+    /// Two reservations of one run: one open, one that cost 3.
+    fn sound() -> Tables {
+        let mut tables = Tables::default();
+        let price = Price { model: ModelId(1), input_per_mtok: 1, output_per_mtok: 1 };
+        for (id, close) in [(5, None), (9, Some(Close { cost: Some(MicroUsd(3)), by_owner: false, again: false }))] {
+            let (run, unit, user) = (RunId(1), UnitId(id as u32), UserId(1));
+            let row = Reservation { run, unit, attempt: 1, user, day: 0, price, worst: MicroUsd(7), close };
+            for account in row.accounts(TENANT) {
+                let sums = tables.reserve.accounts.row(&(account.tenant(), account));
+                match row.close {
+                    None => sums.live = MicroUsd(sums.live.0 + 7),
+                    Some(_) => sums.settled = MicroUsd(sums.settled.0 + 3),
+                }
+            }
+            *tables.reserve.live.row(&(TENANT, user)) += u32::from(row.close.is_none());
+            tables.reserve.reservations.insert((TENANT, ReservationId(id)), row);
+        }
+        tables
+    }
+
+    #[test]
+    fn what_does_not_add_up_is_said() {
+        let first = |tables: &Tables| *tables.reserve.accounts.iter().next().expect("an account").0;
+        type Tamper<'a> = &'a dyn Fn(&mut Tables);
+        let wrong: [(&str, Tamper<'_>); 5] = [
+            ("its reservations", &|tables| tables.reserve.accounts.row(&first(tables)).live = MicroUsd(8)),
+            ("its reservations", &|tables| tables.reserve.accounts.row(&first(tables)).settled = MicroUsd(1)),
+            ("has no row", &|tables| _ = tables.reserve.accounts.remove(&first(tables))),
+            ("holds 2 slots, and has 1", &|tables| *tables.reserve.live.row(&(TENANT, UserId(1))) = 2),
+            ("has no row of live", &|tables| _ = tables.reserve.live.remove(&(TENANT, UserId(1)))),
+        ];
+        assert!(conserves(&sound(), &Planted::none()).is_ok());
+        for (said, tamper) in wrong {
+            let mut tables = sound();
+            tamper(&mut tables);
+            let Impossible(why) = conserves(&tables, &Planted::none()).expect_err(said);
+            assert!(why.contains(said), "{why}");
+        }
+        let mut tables = sound();
+        tables.reserve.awaiting.insert((TENANT, ReservationId(9)), ());
+        let Impossible(why) = conserves(&tables, &Planted::none()).expect_err("an ended reservation awaits nobody");
+        assert!(why.contains("has ended and awaits the owner"), "{why}");
+    }
+}

@@ -1,4 +1,4 @@
-//! Typed ordered maps, and all the ledger's tables together.
+//! Typed maps, and all the ledger's tables together.
 //!
 //! A [`Table`] is a map that knows three things more: which rows changed since the last checkpoint, how to take back
 //! what one request wrote, and a hash over its rows. Its number is stable: it names the table in a store. Its [`Rows`] are
@@ -29,7 +29,8 @@ use crate::{
     store::Row,
 };
 pub use rows::Hashed;
-use rows::Rows;
+pub(crate) use rows::Rows;
+use rows::WasThere;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -72,7 +73,7 @@ pub struct Table<K, V, R = BTreeMap<K, Kept<V>>> {
     undo: Undo<K, V>,
 }
 
-/// A table of which rows are asked for one at a time: a look-up touches two or three lines of memory, where an ordered map
+/// A table whose rows are asked for one at a time: a look-up touches two or three lines of memory, where an ordered map
 /// walks as many nodes as its depth.
 pub type HashedTable<K, V> = Table<K, V, Hashed<K, Kept<V>>>;
 
@@ -145,26 +146,29 @@ impl<K: Ord + Clone + Serialize, V: Clone + Serialize, R: Rows<K, Kept<V>>> Tabl
     /// Puts what `value` makes of the row at `key`, if there is one, there.
     fn put(&mut self, key: K, value: impl FnOnce(Option<&V>) -> V) -> &mut V {
         let Table { number, rows, checkpointed, changed, gone, sum, undo, .. } = self;
-        let kept = rows.put(key, |key, there| match there {
-            Some(kept) => {
+        let (of, mut value) = (key.clone(), Some(value));
+        let mut make = |there: Option<&V>| value.take().expect("asked once")(there);
+        let (kept, was_there) = rows.find_or_insert(key, || Kept { value: make(None), standing: Standing::New });
+        match was_there {
+            WasThere::Yes => {
                 if undo.is_on {
-                    undo.before.push((key.clone(), Some(kept.clone())));
+                    undo.before.push((of.clone(), Some(kept.clone())));
                 }
-                changes(*number, sum, changed, key, kept);
-                kept.value = value(Some(&kept.value));
-                None
+                changes(*number, sum, changed, &of, kept);
+                kept.value = make(Some(&kept.value));
             }
-            None => {
-                let standing = if gone.remove(key) { Standing::Changed } else { Standing::New };
+            WasThere::No => {
+                if gone.remove(&of) {
+                    kept.standing = Standing::Changed;
+                }
                 if *checkpointed {
-                    changed.insert(key.clone());
+                    changed.insert(of.clone());
                 }
                 if undo.is_on {
-                    undo.before.push((key.clone(), None));
+                    undo.before.push((of, None));
                 }
-                Some(Kept { value: value(None), standing })
             }
-        });
+        }
         &mut kept.value
     }
 
@@ -202,14 +206,6 @@ impl<K: Ord + Clone + Serialize, V: Clone + Serialize, R: Rows<K, Kept<V>>> Tabl
             self.undo.before.push((key.clone(), Some(kept.clone())));
         }
         Some(kept.value)
-    }
-
-    /// Takes every row away whose key is such; reads every row.
-    pub(crate) fn remove_where(&mut self, is_such: impl Fn(&K) -> bool) {
-        let keys: Vec<K> = self.rows.iter().map(|(key, _)| key).filter(|key| is_such(key)).cloned().collect();
-        for key in keys {
-            self.remove(&key);
-        }
     }
 }
 
@@ -356,7 +352,7 @@ where
         };
         let keys = match std::mem::replace(&mut self.checkpointed, true) {
             true => std::mem::take(&mut self.changed),
-            false => self.rows.iter().map(|(key, _)| key.clone()).collect(),
+            false => self.rows.iter().map(|(key, _)| key.clone()).collect(), // in key order, whatever the rows lie in
         };
         for key in keys {
             save(&key, self.rows.get_mut(&key).expect("a row that is gone is not listed as changed"));
@@ -612,7 +608,7 @@ mod tests {
                 }
                 Step::Remove(key) => prop_assert_eq!(table.remove(&key), map.remove(&key)),
                 Step::RemoveRange(from, to) => {
-                    table.remove_where(|key| (from..=to).contains(key));
+                    (from..=to).for_each(|key| _ = table.remove(&key));
                     map.retain(|key, _| !(from..=to).contains(key));
                 }
                 Step::Begin if before.is_none() => {

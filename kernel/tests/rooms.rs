@@ -227,8 +227,21 @@ fn a_far_acknowledgement_forgets_that_clients_answers_alone() {
         assert_eq!(house.one(ask(9, number, 0, 6)), Reply::Forgotten { acknowledged: FAR - 1 });
     }
     assert_eq!(house.one(ask(8, 2, 0, 6)), other);
+    let answers = |house: &House| {
+        let tables = house.ledger.tables();
+        tables.iter().find(|table| table.name == "effect.answers").expect("a table of that name").rows
+    };
+    let held = answers(&house);
     house.reopen(Planted::none());
     assert_eq!(house.one(ask(8, 2, 0, 6)), other, "and so it is after opening again");
+    assert_eq!(answers(&house), held);
+    house.ledger.checkpoint().unwrap();
+    house.reopen(Planted::none());
+    // Of client 9 the far one is left, and goes with the next; of client 8 its only one, and goes with its next life.
+    house.one(ask(9, FAR + 1, FAR, 7));
+    assert_eq!(answers(&house), held);
+    house.one(Request { incarnation: 2, ..ask(8, 1, 0, 8) });
+    assert_eq!(answers(&house), held);
 }
 
 #[test]

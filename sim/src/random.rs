@@ -25,8 +25,8 @@ pub(crate) mod domain {
 
 /// A ChaCha8 stream keyed by a seed and a path of labels.
 ///
-/// A run has a handful of them for each agent, and most of them rest most of the time. So a stream keeps few words ahead and
-/// takes up two lines of the processor's cache, where the generator's own buffer would take up five.
+/// A run has a handful of them for each agent, and most of them rest most of the time. So a stream keeps few words ahead: 104 bytes
+/// where the generator itself is 320. A word costs 10 ns for that, where it would cost 2.
 #[derive(Clone, Debug)]
 pub struct Stream {
     key: [u8; 32],

@@ -83,9 +83,7 @@ impl Kept {
     }
 
     fn end_piece(&mut self) {
-        if !self.written.is_empty() {
-            self.pieces.push(self.written.split().freeze());
-        }
+        self.pieces.push(self.written.split().freeze());
     }
 
     fn append(&mut self, frame: &StoredFrame) {

@@ -57,7 +57,8 @@ impl<T> BySeq<T> {
         let Some(back) = last.checked_sub(seq) else { return Err(known) };
         let span = known.min(SPAN);
         let per = (last - self.rows[known - span].0).max(1);
-        let guess = (known - 1).saturating_sub((u128::from(back) * span as u128 / u128::from(per)) as usize);
+        let guess = (known - 1)
+            .saturating_sub(usize::try_from(u128::from(back) * span as u128 / u128::from(per)).unwrap_or(usize::MAX));
         let (mut from, mut to, mut step) = (guess, guess + 1, 1);
         while from > 0 && self.rows[from].0 > seq {
             (from, to) = (from.saturating_sub(step), from + 1);
@@ -78,6 +79,36 @@ const SPAN: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        /// Against an ordered map: keys that rise by even and by wild steps, with others among them, more than the line is drawn through.
+        #[test]
+        fn is_an_ordered_map(
+            keys in prop::collection::vec(prop_oneof![
+                8 => (1..40u64).prop_map(|step| (true, step)),
+                1 => (1..u64::MAX / 4096).prop_map(|step| (true, step)),
+                1 => any::<u64>().prop_map(|key| (false, key)),
+            ], 1..2500),
+            asked in prop::collection::vec(any::<prop::sample::Index>(), 50),
+        ) {
+            let (mut map, mut ordered, mut last) = (BySeq::default(), BTreeMap::new(), 0u64);
+            for (value, (rises, step)) in keys.iter().enumerate() {
+                let key = if *rises { last.saturating_add(*step) } else { *step };
+                last = if *rises { key } else { last };
+                prop_assert_eq!(map.insert(ReservationId(key), value), ordered.insert(key, value));
+            }
+            let known: Vec<u64> = ordered.keys().copied().collect();
+            for index in asked {
+                let key = *index.get(&known);
+                for key in [key.saturating_sub(1), key, key.saturating_add(1)] {
+                    prop_assert_eq!(map.find(ReservationId(key)), ordered.get(&key));
+                }
+                prop_assert_eq!(map.remove(ReservationId(key)), ordered.remove(&key));
+            }
+        }
+    }
 
     #[test]
     fn finds_what_was_added_in_any_order() {
