@@ -462,6 +462,18 @@ fn live_slots_are_a_users_and_free_ones_are_told() {
     let [late] = house.submit(vec![fourth]).replies.try_into().unwrap();
     assert_eq!(decided(late).unwrap_err(), no_slot.into(), "past its term it no longer waits");
 
+    // Another tenant's user has an open run too, and slots of its own.
+    let theirs = Command::Run(run::Command::Spawn {
+        run: RunId(50),
+        user: UserId(9),
+        task: kernel::id::TaskId(1),
+        workflow_version: 1,
+        purpose: Purpose::Work,
+        depth: DepthTier(1),
+    });
+    let spawned = house.one(Request { tenant: TenantId(2), ..request(50, 1, None, vec![theirs]) });
+    assert!(decided(spawned).is_ok());
+
     let owner = house.acquire(Lock::Owner, 8, 1_000_000);
     let slots = |slots| vec![Command::Reserve(reserve::Command::SetSlots { tenant: TENANT, slots })];
     house.notices.clear();
