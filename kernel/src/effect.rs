@@ -229,6 +229,17 @@ impl Default for Tables {
     }
 }
 
+impl Tables {
+    /// Derives each client's numbers from the answers, which were loaded row by row.
+    pub(crate) fn index(&mut self) {
+        self.held = Hashed::default();
+        for ((tenant, client, number), _) in self.answers.iter() {
+            self.held.find_or_insert((*tenant, *client), Vec::new).0.push(*number);
+        }
+        self.held.values_mut().for_each(|numbers| numbers.sort_unstable());
+    }
+}
+
 /// Whether a request has been answered for good: its reply if so, `None` if it is to be decided.
 pub fn decide(tables: &table::Tables, request: &Request, planted: &Planted) -> Option<Reply> {
     if request.number == 0 {
@@ -303,17 +314,6 @@ pub fn apply(tables: &mut table::Tables, record: &Record, planted: &Planted) -> 
     }
     answers.insert((tenant, client, number), Box::new(Decision { seq: record.seq, outcome: outcome.clone() }));
     Ok(())
-}
-
-impl Tables {
-    /// Derives what is derived from rows, which were put there one by one.
-    pub(crate) fn index(&mut self) {
-        self.held = Hashed::default();
-        for ((tenant, client, number), _) in self.answers.iter() {
-            self.held.find_or_insert((*tenant, *client), Vec::new).0.push(*number);
-        }
-        self.held.values_mut().for_each(|numbers| numbers.sort_unstable());
-    }
 }
 
 /// [`Bug::LostDecided`]: an opening forgets what was decided in the last frame.
